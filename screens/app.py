@@ -270,7 +270,8 @@ class WorkbenchApp(Shell):
         now, asked = self._monotonic(), self._question
         again = asked is not None and asked[0] == question and now - asked[1] <= STOP_S
         self._question = None if again else (question, now)
-        self.clear_notifications()  # an answered question no longer stands
+        if asked is not None:
+            self.clear_notifications()  # an answered question no longer stands
         if not again:
             self.notify(question, timeout=STOP_S)
         return again

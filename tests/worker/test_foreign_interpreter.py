@@ -31,7 +31,7 @@ def other_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_worker_needs_nothing_but_its_backend_and_numpy(cli, other_python: Path) -> None:
     done = cli(
-        "run", "matmul", "--set", "n=128", "--backend", "numpy", *budget(5),
+        "run", "matmul", "--set", "n=128", "--backend", "numpy", "--precision", "fp32", *budget(5),
         "--python", str(other_python), "--jsonl", PYTHONPATH="",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -86,8 +86,10 @@ def gain_over(
     factor = ratio.value if ratio else ratios.relative(values(given), values(candidate))
     if candidate.objective in UNTIMED:
         return Gain(factor, ratio)
-    steps = ratios.relative(given.step_rounds(), candidate.step_rounds())
-    off = given.median_s / candidate.median_s / steps
+    steps = given.step_rounds(), candidate.step_rounds()
+    stated = ratios.ratio_between(*steps)
+    by_rounds = stated.value if stated else ratios.relative(*steps)
+    off = given.median_s / candidate.median_s / by_rounds
     low = ratio.low if ratio else factor
     return Gain(factor, ratio, None if 0.5 <= off <= 2 else low * min(off, 1.0))
 

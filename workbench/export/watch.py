@@ -10,9 +10,10 @@ def header(machine: Machine) -> list[str]:
     """The devices that are watched."""
     cores = units.counted(machine.cpu.effective_cores, "core")
     lines = [f"cpu: {machine.cpu.model or 'unknown'}, {cores}"]
-    return lines + [
-        f"gpu {gpu.index} ({gpu.device or 'not usable'}): {gpu_line(gpu)}" for gpu in machine.gpus
-    ]
+    for gpu in machine.gpus:
+        number = "" if gpu.index is None else f" {gpu.index}"
+        lines.append(f"gpu{number} ({gpu.device or 'not usable'}): {gpu_line(gpu)}")
+    return lines
 
 
 def line(snapshot: Snapshot) -> str:

@@ -212,7 +212,7 @@ def parse_over(texts: Sequence[str], command: str) -> dict[str, list[str]]:
     """The values of each axis such as `workers=0,2,4` or `batch=8..64`, for its doublings.
 
     Raises ValueError, in one sentence, unless axes and placeholders of `command` match one to one
-    and each axis has values that differ.
+    and each axis has values that differ; UsageError for a range that does not rise.
     """
     try:
         words = shlex.split(command)

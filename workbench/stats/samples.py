@@ -17,8 +17,8 @@ MIN_FOR_OUTLIERS = 6
 MIN_SAMPLES_FOR_P99 = 100
 MIN_PAIRS = 3  # below, Student's t says next to nothing
 TRIM = 0.2  # share of pairs cut off at each end
-# Of five or six pairs three or four would be left, whose few degrees of freedom widen the interval
-# more than trimming narrows it: by half at 95 %, and by up to three times over all looks.
+# Of five or six pairs three or four would be left.  Their few degrees of freedom would make the
+# interval up to 1.4 times as wide at 95 %, and 2.8 times over all looks, where noise is calm.
 TRIMMED_FROM = 7
 MOST_AUTOCORRELATION = 0.9  # higher estimates from a few rounds are noise
 MANY = 10_000  # samples from which on NumPy sorts them

@@ -224,11 +224,12 @@ class _Script:
         if not code.train:
             try:
                 needed = export.archive(subject, self.case.batch, archive)
+                imports = [f"import {name}" for name in needed]
                 built = BUILT.format(weights="program.state_dict", device=device)
                 if builds:
-                    return [_target(code), ARCHIVED, built]
+                    return [_target(code), *imports, ARCHIVED, built]
                 moved = "" if device == "cpu" else MOVED.format(device=device)
-                return [*(f"import {name}" for name in needed), ARCHIVED, moved, GRAPH]
+                return [*imports, ARCHIVED, moved, GRAPH]
             except WorkloadError as error:
                 archive.unlink(missing_ok=True)
                 why = str(error)

@@ -133,7 +133,9 @@ class Subject:
     def _drawn(self, seed: int, *batch: int) -> Example:
         seed_loaded(seed)
         with user_errors(f"inputs of {self.name}"):
-            made = as_example(self.part("inputs")(*batch))
+            make = self.part("inputs")
+            named = {"device": self.code.home} if takes_device(make) else {}
+            made = as_example(make(*batch, **named))
         _check_inputs(self.name, made)
         return made
 

@@ -23,8 +23,8 @@ from workbench.contract import DEVICE_KINDS, WorkloadError
 from workbench.worker.code import Code
 from workbench.worker.failures import MEMORY_HINT, first_line, is_fatal, is_out_of_memory
 
-# Messages of torch and CuPy for code that asks for CUDA in a process without it.
 START_S = 5e-3  # a first call may take so long for other reasons
+# Messages of torch and CuPy for code that asks for CUDA in a process without it.
 NO_CUDA_MARKS = (
     "not compiled with CUDA", "No CUDA GPUs", "no NVIDIA driver", "CUDA-capable",
     "deserialize object on a CUDA device", "cudaErrorNoDevice", "cudaErrorInsufficientDriver",
@@ -175,9 +175,10 @@ def origin(error: BaseException) -> BaseException:
 
 
 def in_one_line(error: BaseException) -> str:
-    """`KeyError: 'lr' (train.py:12)`: the error, the one that caused it, the user's line."""
+    """`KeyError: 'lr' (train.py:12)`: the error, the one that caused it, the user's line of
+    the latter, if it has one."""
     text, caused = first_line(error), first_line(origin(error))
-    if caused.partition(": ")[2] not in text:
+    if (caused.partition(": ")[2] or caused) not in text:
         text = f"{text.rstrip(':')}; the cause is {caused}"
     return text + _users_line(error)
 
@@ -185,7 +186,8 @@ def in_one_line(error: BaseException) -> str:
 def _users_line(error: BaseException) -> str:
     """` (train.py:12)`: the innermost line of the user's, else ` (peft/lora.py:7)` of a package
     other than torch; empty where there is none."""
-    frames = traceback.extract_tb(error.__traceback__)
+    chain = (error, origin(error))
+    frames = [frame for each in chain for frame in traceback.extract_tb(each.__traceback__)]
     users = [frame for frame in frames if is_users(frame.filename)]
     found = users or [frame for frame in frames if _is_packages(frame.filename)]
     if not found:

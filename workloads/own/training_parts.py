@@ -27,6 +27,7 @@ ENDLESS = 10**12  # samples
 DEFAULT_BATCH = 32  # samples from a data set, where no batch is named
 IN_LOADER = "in DataLoader worker process"  # torch/_utils.py, ExceptionWrapper
 NO_BUILDER = "name a builder, package.module:build, with loss(output, batch) next to it"
+TAKE_TARGET = "loss(output, batch) gets the whole batch: take the target from it, as by batch[1]"
 HINT = "define `def loss(output, batch): return F.cross_entropy(output, batch[1])` or the like"
 WITH_TARGET = ", and let inputs(batch) return the target too"
 
@@ -123,7 +124,7 @@ class TrainingParts:
         try:
             return self.loss(output, batch)
         except (AttributeError, TypeError):
-            with user_errors(f"the loss of {self.one.name}", HINT):
+            with user_errors(f"the loss of {self.one.name}", TAKE_TARGET):
                 raise
 
     @property

@@ -99,7 +99,8 @@ def _lead_cells(verdict: Verdict, *, gpu: bool) -> dict[str, Cell]:
     if device_ratio is not None and verdict.choice not in ("cpu", "gpu"):
         leader = f"{choice_word('gpu' if device_ratio >= 1 else 'cpu', verdict.best_gpu)} "
     text, interval = units.ratio_parts(*units.above_1(value, bounds))
-    # Tails that are level leave the pick to the median, so its own may be the higher one.
+    # The pick's own value may be the higher one: level tails leave the pick to the median, and
+    # below seven rounds the median of the ratios ranks, not their mean.
     if device_ratio is None and value < 1 and text != "1.00x":
         text = f"1/{text}"
     return {"ratio": Text.of(leader, text), "interval": Text.of(interval)}

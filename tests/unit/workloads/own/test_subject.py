@@ -170,7 +170,7 @@ def test_inputs_without_a_parameter_have_their_own_batch(code) -> None:
     "inputs",
     [
         "partial(torch.randn, 5, 6)",  # a builtin, which has no signature
-        "lambda device='cpu': torch.randn(5, 6, device=device)",
+        "lambda device: torch.randn(5, 6, device=device)",
         "lambda *, batch=5: torch.randn(batch, 6)",
     ],
 )

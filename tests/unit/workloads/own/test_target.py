@@ -9,6 +9,7 @@ import pytest
 from checking import fails_with
 
 from workbench.contract import WorkloadError
+from workbench.worker.code import Code
 from workloads.own import target
 from workloads.own.target import GUARD, is_users, resolve, user_errors
 
@@ -96,6 +97,7 @@ def test_errors_of_the_users_code_have_a_code(error: BaseException, code: str) -
     [
         ("look up:\nanother error", KeyError("nms"), "another error; the cause is KeyError: 'nms'"),
         ("bad settings: no such axis", ValueError("no such axis"), "bad settings: no such axis"),
+        ("bad settings", NotImplementedError(), "bad settings; the cause is NotImplementedError"),
         ("a part fails", None, "a part fails"),
     ],
 )
@@ -106,6 +108,16 @@ def test_the_error_that_caused_another_is_named(
         raise RuntimeError(text) from cause
     assert says in str(caught.value)
     assert ("the cause is" in str(caught.value)) == ("the cause is" in says)
+
+
+def test_the_line_is_that_of_the_cause(tmp_path: Path) -> None:
+    (tmp_path / "caused_cfg.py").write_text("def rate(known):\n    return known['lr']\n")
+    wrapped = "def work():\n    try:\n        rate({})\n    except KeyError as error:\n"
+    wrapped += "        raise RuntimeError('bad config') from error\n"
+    (tmp_path / "caused_job.py").write_text(f"from caused_cfg import rate\n{wrapped}")
+    with pytest.raises(WorkloadError) as caught, user_errors("work"):
+        resolve(Code("function", "caused_job:work", str(tmp_path), str(tmp_path)))()
+    assert "bad config; the cause is KeyError: 'lr' (caused_cfg.py:2)" in str(caught.value)
 
 
 @pytest.mark.parametrize(

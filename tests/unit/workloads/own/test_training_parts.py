@@ -31,7 +31,7 @@ from workbench.worker.code import Code
 from workloads.own import training
 from workloads.own.save import _inputs
 from workloads.own.subject import subject
-from workloads.own.training_parts import HINT, NO_BUILDER, TrainingParts
+from workloads.own.training_parts import NO_BUILDER, TAKE_TARGET, TrainingParts
 from workloads.own.tree import Example
 
 
@@ -264,7 +264,7 @@ def test_a_loss_of_the_users_that_expects_the_target_is_explained(tmp_path: Path
 
     with pytest.raises(WorkloadError, match=r"^the loss of .*: TypeError: .*py:\d+\)") as caught:
         examined(supervised(loss=loss), tmp_path)
-    assert (caught.value.code, caught.value.hint) == ("user_code", HINT)
+    assert (caught.value.code, caught.value.hint) == ("user_code", TAKE_TARGET)
 
 
 def test_a_dictionary_goes_to_what_forward_takes() -> None:
