@@ -10,7 +10,7 @@ from ..records.document import Clocks, Roofline
 from ..report.candidate import Candidate, candidate_name
 from ..text import units
 from ..text.units import as_sentence
-from .comparison import TIMED, Comparison, better
+from .comparison import TIMED, better
 from .evidence import Evidence
 from .ranking import gain_over
 
@@ -137,12 +137,10 @@ def _precision(evidence: Evidence, pick: Candidate) -> Iterator[str]:
 def _gain(pick: Candidate, other: Candidate, name: str, than: str) -> str | None:
     """The lead of the pick; None where it is in doubt, the medians contradict it, or no time
     counts."""
-    comparison, gained = Comparison.of(pick, other), gain_over(other, pick)
-    if pick.objective not in TIMED or not comparison.is_proven:
+    gained = gain_over(other, pick) if pick.objective in TIMED else None
+    if gained is None or gained.ratio is None or gained.ratio.low <= 1 or gained.least is not None:
         return None
-    if gained is None or gained.least is not None:
-        return None
-    factor, ci = comparison.parts
+    factor, ci = units.ratio_parts(gained.factor, gained.ratio.interval)
     return f"{name} is {factor} {better(pick.objective)} than {than} (95% CI {ci})."
 
 

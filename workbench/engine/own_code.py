@@ -158,7 +158,7 @@ class OwnCode:
         return msgspec.structs.replace(facts, notes=[*facts.notes, NO_BATCH])
 
     def _sources(self, space: Space, load_s: float) -> Sequence[FixedCases | OwnSearch]:
-        """What proposes the candidates of each row, that of the first batch first."""
+        """The sources of candidates, one for each row, the first batch first."""
         question, (first, *others) = self._question, self._batches(space.facts)
         own = msgspec.structs.replace(self.plan.scenario, batch=first)
         further = [_at_batch(own, batch) for batch in others if batch]
@@ -230,8 +230,8 @@ class OwnCode:
             raise
 
     def _examine_for(self, gpu: str) -> CodeFacts:
-        """The facts of a module that races on this GPU alone.  They compare copies of it, so where
-        those find no room they come from the CPU: a candidate alone may well fit."""
+        """The facts of a module that races on this GPU alone.  Examining it compares copies, so if
+        the GPU has no room for those, the CPU examines it: a single candidate may still fit."""
         try:
             return self._ask_at_home(gpu)
         except WorkerFailed as failure:

@@ -152,7 +152,8 @@ class OwnSearch(CandidateSource):
         """Whether INT8 forms are next, but compiling promises more."""
         if self._stages[0] != self._quantise or self._compile not in self._stages:
             return False
-        return self._lag > LAGS and (self._lag <= HOPELESS or self._request.thorough)
+        lag = self._lag()
+        return lag > LAGS and (lag <= HOPELESS or self._request.thorough)
 
     # ---------------------------------------------------------------- stages
 
@@ -196,8 +197,9 @@ class OwnSearch(CandidateSource):
 
     def _quantise(self, left_s: float) -> list[Case]:
         """The next INT8 form; one at a time, since each answer may be the last in time."""
-        if self._lag > HOPELESS and not self._request.thorough:
-            text = f"the exported model in FP32 takes {self._lag:.1f}x the time of eager torch"
+        lag = self._lag()
+        if lag > HOPELESS and not self._request.thorough:
+            text = f"the exported model in FP32 takes {lag:.1f}x the time of eager torch"
             self._exports.leave_out("int8", f"{text}; --thorough tries INT8 anyway")
             return []
         return self._admitted(self._exports.next_quantised(self.candidates, self.scenario, left_s))
@@ -334,7 +336,6 @@ class OwnSearch(CandidateSource):
     def _leads_in_eager(self) -> bool:
         return any(_is_eager(c.case) for c in self._ranked[:1])
 
-    @property
     def _lag(self) -> float:
         """The time of the exported model as it is over that of the best eager way; 1 if unknown."""
         eager = [c.min_s for c in self._ranked if _is_eager(c.case)]

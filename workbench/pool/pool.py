@@ -140,7 +140,7 @@ class Pool:
                 at_s=self._control.now(),
                 worker=key.name,
                 pid=worker.pid,
-                import_s=self.import_s[key],
+                import_s=took,
                 versions=hello.versions,
             )
         )

@@ -177,7 +177,7 @@ class _Script:
     renews: bool = False  # the inputs before each call
 
     def text(self, subject: Subject | None) -> str:
-        """Its text, of a function without a subject."""
+        """The text of the script; there is no subject for a function."""
         code, device = self.code, self.case.computes_on
         kind, call = device.partition(":")[0], self.call
         what = "50 steps on one batch" if code.train else "50 calls"
@@ -192,7 +192,7 @@ class _Script:
                 loaded = [*self._module(subject), *self.setup]
                 what += f" with inputs on {device}" if kind != "cpu" else ""
             parts = [TORCH.format(seed=code.seed), *loaded, *([KEPT] if self.renews else [])]
-            waited = "" if kind == "mps" else repr(device)  # without it, the current device's
+            waited = "" if kind == "mps" else repr(device)  # without it, the current device
             queued = f"lambda: torch.{kind}.synchronize({waited})"
             wait = "lambda: None" if kind == "cpu" else queued
         what += ", without loading it" if code.train else ""

@@ -62,12 +62,12 @@ class Scene:
         return made
 
     def after_the_deadline(self) -> None:
-        """What another launcher does then, in a plan of long ago."""
+        """Another launcher finds a plan whose deadline has passed."""
         self.plan = replace(self.plan, created_at="2026-01-01T00:00:00+00:00")
         self.another().watch(15.0)
 
     def note(self, name: str) -> dict[str, str]:
-        """What is written down of a job that was submitted."""
+        """The record of a submitted job."""
         return json.loads((self.folder / "jobs" / name / "submitted.json").read_text())
 
     def answer(self, name: str, code: str = "0", document: bool = True) -> None:

@@ -87,7 +87,7 @@ def test_without_vnni_weights_have_seven_bits() -> None:
     assert {label for label in found if "static" in label} == {
         f"{label}-7bit" for label in DEFAULT_STATIC
     }
-    for has_vnni in (cpu(), cpu(Isa(avx2=True))):  # of the second the kernel does not say
+    for has_vnni in (cpu(), cpu(Isa(avx2=True))):  # the kernel lists no VNNI for the second
         assert not static_recipe(has_vnni).reduce_range
 
 

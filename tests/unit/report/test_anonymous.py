@@ -233,7 +233,7 @@ def test_a_person_or_machine_may_be_called_like_a_word_of_ours(name: str) -> Non
     [
         ("/home/ann/.venv/bin/python: broken", "ann"),
         ("'/Users/ann' and /home/bob", "ann|bob"),
-        ("for ann", "ann"),  # who calls sudo
+        ("for ann", "ann"),  # from `sudo`, the user who calls it
         ("/sys/fs/cgroup/docker/4f5c9a1b2c3d4e5f6a7b8c9d0e1f2a3b/cpu.max", "4f5c9a"),
         ("limited by /sys/fs/cgroup/lxc.payload.node17/cpu.max", "node17"),
         ("workbench model /dev/shm/zoe/secret.onnx --json", "secret"),

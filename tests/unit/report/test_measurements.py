@@ -166,7 +166,11 @@ def ranks(device, seconds, backends=("torch",), metrics=None, **of_row) -> Repor
     ("device", "two_s", "options"),
     [
         ("cuda:0", 0.625, {}),  # one device more
-        ("cuda:0", 0.625, {"objective": "cost", "prices": {"gpu": 3.0}}),  # of steps all the same
+        (
+            "cuda:0",
+            0.625,
+            {"objective": "cost", "prices": {"gpu": 3.0}},
+        ),  # efficiency counts steps, not cost
         ("cpu", 1.25, {}),  # they share its cores
         ("cpu", 1.25, {"metrics": {"energy_j": 1.0}}),
         ("cpu", 1.25, {"metrics": {"threads_per_rank": 0.0}}),

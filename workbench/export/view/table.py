@@ -113,9 +113,11 @@ def fit(columns: Sequence[Column], lines: Sequence[Line], width: int) -> list[tu
             widths[min(able, key=lambda c: widths[c.key]).key] += 1
             spare -= 1
         for column in group:  # a text that is still too long leaves its room to others
-            used = max(limits[column.key][0], _shown_width(column, lines, widths[column.key]))
-            spare += widths[column.key] - used
-            widths[column.key] = used
+            low, high = limits[column.key]
+            if low < widths[column.key] < high:
+                used = max(low, _shown_width(column, lines, widths[column.key]))
+                spare += widths[column.key] - used
+                widths[column.key] = used
     return [(column, widths[column.key]) for column in kept]
 
 

@@ -62,8 +62,8 @@ def advisor_line(
     row: Row, run: RunView, *, gpu: bool, words: bool = False, short: bool = False
 ) -> Line:
     """One scenario: its verdict, or the state of its race.  `gpu`: the table has GPU candidates;
-    `words`: the pick is also named in words, where they fit; `short`: a scenario has one name,
-    which stays when answers need its room."""
+    `words`: the pick is also named in words, where they fit; `short`: a scenario has its short
+    name from the start, so that answers do not change it."""
     plan, verdict = row.plan, row.verdict
     advice = plan.textbook or ""
     title = Text.of(row_title(row))

@@ -1,8 +1,8 @@
 """Joins NVML's GPUs and CUDA's devices into one list, and finds the cores near each.
 
 They are matched by UUID, else by PCI bus id, never by position: NVML counts in the order of the
-bus, CUDA in its own order and after CUDA_VISIBLE_DEVICES.  Where both are unreadable, the GPUs
-stand, without their numbers, for as many devices that are left.
+bus, CUDA in its own order and after CUDA_VISIBLE_DEVICES.  GPUs of which
+both are unreadable take the devices that are left, if these are as many, and lose NVML's numbers.
 """
 
 import os

@@ -279,7 +279,7 @@ def test_a_module_that_lives_on_a_gpu_is_archived_with_its_inputs_there(tmp_path
 
 
 class Output(dict[str, Any]):
-    """What a module of transformers returns."""
+    """A container like the model outputs of transformers."""
 
     __module__ = "library.outputs"
 

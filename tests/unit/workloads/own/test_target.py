@@ -97,7 +97,7 @@ def test_errors_of_the_users_code_have_a_code(error: BaseException, code: str) -
     [
         ("look up:\nanother error", KeyError("nms"), "another error; the cause is KeyError: 'nms'"),
         ("bad settings: no such axis", ValueError("no such axis"), "bad settings: no such axis"),
-        ("bad settings", NotImplementedError(), "bad settings; the cause is NotImplementedError"),
+        ("bad settings", TimeoutError(), "bad settings; the cause is TimeoutError"),
         ("a part fails", None, "a part fails"),
     ],
 )
