@@ -29,7 +29,7 @@ from workbench.contract import kind_of  # noqa: E402
 from workbench.engine.engine import Engine  # noqa: E402
 from workbench.planning import scenarios  # noqa: E402
 from workbench.planning.plan import resolve  # noqa: E402
-from workbench.planning.request import DEFAULT_BUDGET_S, Request  # noqa: E402
+from workbench.planning.request import DEFAULT_BUDGET_S, TABLE_BUDGET_S, Request  # noqa: E402
 from workbench.planning.scenario import Scenario  # noqa: E402
 from workbench.planning.usage import UsageError  # noqa: E402
 from workbench.pool import control  # noqa: E402
@@ -121,7 +121,7 @@ def run(
 def advice(place: Place, rows: dict[str, Scenario]) -> Verdict:
     """The verdict of the row within its share of the default table's time."""
     weights = sum(row.weight for row in rows.values() if not row.on_request)
-    share_s = DEFAULT_BUDGET_S * rows[place.scenario].weight / weights
+    share_s = TABLE_BUDGET_S * rows[place.scenario].weight / weights
     start_s = START_S if place.speed is None else 2 * START_S
     (verdict,) = run(place, rows, share_s + start_s, RowOfTable).verdicts
     return verdict

@@ -4,6 +4,8 @@
 product's factor and with one for drift that was left out (docs/decisions/025-tails-and-drift.md).
 `python -m benchmarks.intervals tails [TRIALS] [KIND...]`: 99th percentiles of autocorrelated
 latencies with stalls of 4 ms in some blocks, against the paired percentiles of single blocks.
+`python -m benchmarks.intervals looks [TRIALS]`: how often races of two equal candidates end with a
+lead, by how they are looked at (docs/decisions/004-race.md).
 Prints Markdown.
 """
 
@@ -18,7 +20,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from workbench.stats import samples as stats
+from workbench.stats import ratios, samples as stats
 from workbench.stats.tails import percentiles, tail_ratio
 
 ROUNDS, CORRELATIONS = (4, 6, 8, 12, 20, 40), (0.0, 0.3, 0.5, 0.7)
@@ -26,6 +28,7 @@ ROUNDS, CORRELATIONS = (4, 6, 8, 12, 20, 40), (0.0, 0.3, 0.5, 0.7)
 KINDS = {"none": (0, 0, 0), "rare": (0.1, 0.02, 0.001), "often": (0.3, 0.08, 0.01)}
 LAYOUTS = ((3, 100), (5, 100), (15, 34), (5, 200), (10, 100), (8, 250), (20, 100), (20, 250))
 STEPS_S, STALL_S = (3e-4, 3.9e-4), 4e-3
+ENDS = (4, 5, 6, 8, 10, 14, 20, 28, 40)  # rounds for which a race has time
 DRIFT = 0.55  # correlation of neighbouring rounds that `proposed` assumes
 SAME_STATE = 0.3  # probability that a block is in the state of the one before
 
@@ -77,6 +80,32 @@ def rounds(trials: int) -> None:
             )
 
 
+def looks(trials: int) -> None:
+    print("| rounds | all looks | with a last look | a plain interval at every look |")
+    print("|---|---|---|---|")
+    kinds = {"independent": 0.0, "correlated by 0.5": 0.5}
+    for kind, correlation in kinds.items():
+        rng = np.random.default_rng(2026)
+        found = np.zeros(3)
+        for _ in range(trials):
+            n = int(rng.choice(ENDS))
+            values, ones = process(rng, n, correlation), dict.fromkeys(range(n), 1.0)
+            seen, early, plain = {}, False, False
+            for number, value in enumerate(values):
+                seen[number] = value
+                if len(seen) >= stats.MIN_PAIRS and not early:
+                    early = differs(ratios.decisive_ratio(seen, ones))
+                    plain |= differs(ratios.ratio_between(seen, ones))
+            last = early or differs(ratios.decisive_ratio(seen, ones, is_last=True))
+            found += early, last, plain
+        shares = " | ".join(f"{share:.2%}" for share in found / trials)
+        print(f"| {kind} | {shares} |", flush=True)
+
+
+def differs(ratio: ratios.Ratio | None) -> bool:
+    return ratio is not None and not ratio.low <= 1 <= ratio.high
+
+
 def latencies(rng: np.random.Generator, kind: str, blocks: int, size: int) -> list[Any]:
     """Samples of two candidates, which share the speed of a round but not its stalls."""
     often, stalling, calm = KINDS[kind]
@@ -125,6 +154,9 @@ def main() -> None:
     trials = int(words[0]) if words else 300
     if part == "rounds":
         rounds(trials)
+    elif part == "looks":
+        with patch.object(ratios, "RUN_TO_RUN", 0.0):
+            looks(trials)
     else:
         tails(trials, words[1:] or KINDS)
 

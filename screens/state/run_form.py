@@ -28,7 +28,7 @@ OWN = "your own code"  # no workload has such a name
 QUICK, THOROUGH = "quick", "thorough"
 _EFFORT = only_one(
     "effort",
-    "quick has smaller sizes and takes 20 s, thorough has more rounds and takes 300 s",
+    "quick has smaller sizes and takes about 20 s, thorough has more rounds and takes 300 s",
     ("default", QUICK, THOROUGH),
     decides=True,
 )

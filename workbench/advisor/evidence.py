@@ -151,7 +151,12 @@ class Evidence:
     def decisive_ratio(self) -> Ratio | None:
         """`device_ratio` with an interval that holds over all looks, not just the last."""
         cpu, gpu = self.best_cpu, self.best_gpu
-        return ratios.decisive_ratio(cpu.rounds(), gpu.rounds()) if cpu and gpu else None
+        return self._decisive(cpu, gpu) if cpu and gpu else None
+
+    def _decisive(self, one: Candidate, other: Candidate) -> Ratio | None:
+        # Whether a race was decided, or stopped by hand, depends on what it showed.
+        is_last = self.row.ended_by in ("budget", "rounds")
+        return ratios.decisive_ratio(one.rounds(), other.rounds(), is_last=is_last)
 
     # ----------------------------------------------------------- answer
 
@@ -221,7 +226,7 @@ class Evidence:
         word = SURE  # without a rival nothing else can be picked
         if rival is not None:
             lead = Comparison.of(pick, rival)
-            word = lead_word(lead.ratio, ratios.decisive_ratio(rival.rounds(), pick.rounds()))
+            word = lead_word(lead.ratio, self._decisive(rival, pick))
             word = LIKELY if was_far_behind(lead) else word
         elif len(self.eligible) > 1 or any(w.code == "unmeasured" for w in self.warnings):
             word = OPEN

@@ -133,12 +133,12 @@ no_samples_option = flag(
 SHARED = [
     value(
         "--budget SECONDS",
-        "Wall time; without it advise takes 60, or 20 with --quick, and up to twice"
-        " that for open rows.",
+        "Wall time. Without it advise takes 45 (17 with --quick), and up to 60 (20) more for"
+        " open rows.",
         "budget_s",
         type=float,
     ),
-    flag("--quick", "Smaller sizes (default budget 20 s)."),
+    flag("--quick", "Smaller sizes and a smaller budget."),
     flag("--thorough", "More rounds, narrower intervals (300 s)."),
     names_option(
         "--device DEVICE", "cpu, gpu, cuda:0 ..., or the simulated fake:0@SPEED.", "devices"

@@ -16,6 +16,7 @@ from ..planning import ceiling_rows
 from ..planning.admission import most_ops_per_s
 from ..planning.ceiling_rows import LARGE_MIB, LAUNCH, MEMORY, PRODUCT, TRANSFER, last_level_cache
 from ..planning.plan import RowPlan
+from ..planning.request import TABLE_BUDGET_S
 from ..pool.answers import Block
 from ..pool.pool import WorkerFailed
 from ..records import events as ev
@@ -31,7 +32,6 @@ from .context import RunContext
 from .workers import worker_key
 
 FAST = 0.10  # quantile of the step times that counts as reached
-FROM_BUDGET_S = 60.0  # shorter runs cannot spare the time and use kept ceilings only
 # The fields of a device that each row measures.
 FIELDS = {
     PRODUCT: ("peak_ops_per_s", "sustained_ops_per_s"),
@@ -172,13 +172,13 @@ def kept_or_measured(
     fingerprint: str, context: RunContext, race: Callable[[list[RowPlan], float], Report]
 ) -> Ceilings | None:
     """The ceilings kept for this machine; those that are missing are measured now, if the budget
-    has room.
+    has room; shorter runs than a table cannot spare the time.
 
     `race` measures rows within a share of the budget, in a report of their own.
     """
     request, kept = context.request, ceiling_store.load(fingerprint)
     alone = request.workloads or request.model or request.own
-    if request.budget < FROM_BUDGET_S or alone or (kept and request.threads):
+    if request.budget < TABLE_BUDGET_S or alone or (kept and request.threads):
         return kept
     rows = ceiling_rows.requested_rows(request, context.machine, brief=True)
     for row in rows:

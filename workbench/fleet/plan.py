@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from .. import __version__, assets
-from ..planning.request import QUICK_BUDGET_S, Request
+from ..planning.request import TABLE_QUICK_BUDGET_S, Request
 from ..planning.usage import UsageError, unknown
 from ..records.fleet import FLEET_VERSION, JOBS, FleetJob, FleetPlan, NodeType
 from ..text import units
@@ -134,8 +134,9 @@ def plan_lines(plan: FleetPlan) -> Iterator[str]:
     yield f"needed: {NEEDED[plan.engine]}"
     if plan.wheels:
         yield f"each node installs workbench for its run from a copy of {plan.wheels}"
-    if plan.budget_s < QUICK_BUDGET_S:
-        yield f"warning: below {QUICK_BUDGET_S:g} s a busy node may measure nothing: raise --budget"
+    if plan.budget_s < TABLE_QUICK_BUDGET_S:
+        least = f"below {TABLE_QUICK_BUDGET_S:g} s"
+        yield f"warning: {least} a busy node may measure nothing: raise --budget"
 
 
 def kubernetes(image: str, pools: Sequence[str], per_pool: int, request: Request) -> str:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from ..contract import Case, Variant
     from ..report.cut_run import CutRun
 
-DEFAULT_BUDGET_S = 60.0
-QUICK_BUDGET_S = 20.0
+TABLE_BUDGET_S, TABLE_QUICK_BUDGET_S = 45.0, 17.0  # for the scenarios, whose rows may be extended
+DEFAULT_BUDGET_S, QUICK_BUDGET_S = 60.0, 20.0
 THOROUGH_BUDGET_S = 300.0
 MODEL_BUDGET_S = 30.0
 LONGEST_BUDGET_S = 86_400.0
@@ -80,11 +80,19 @@ class Request:
             return ALL_QUICK_BUDGET_S if self.quick else ALL_BUDGET_S
         if self.all_scenarios:
             return ALL_ROWS_QUICK_BUDGET_S if self.quick else ALL_ROWS_BUDGET_S
-        if self.quick:
-            return QUICK_BUDGET_S
         if self.thorough:
             return THOROUGH_BUDGET_S
+        if self.is_table:
+            return TABLE_QUICK_BUDGET_S if self.quick else TABLE_BUDGET_S
+        if self.quick:
+            return QUICK_BUDGET_S
         return DEFAULT_BUDGET_S if self.model is None else MODEL_BUDGET_S
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it asks for scenarios, and not for the size at which a lead changes."""
+        others = self.workloads, self.ceilings, self.question, self.crossover
+        return not any(others)
 
     @property
     def extension_s(self) -> float:

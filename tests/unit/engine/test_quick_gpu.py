@@ -9,7 +9,7 @@ import simulated_run
 from builders import case
 
 from workbench.engine.entry import by_promise
-from workbench.planning.request import QUICK_BUDGET_S, Request
+from workbench.planning.request import TABLE_QUICK_BUDGET_S, Request
 from workbench.pool.worker_process import WorkerKey
 from workbench.records import events as ev
 
@@ -92,9 +92,9 @@ def test_a_row_that_counts_start_ups_says_where_they_come_from() -> None:
 
 def test_a_quick_run_grows_by_the_start_of_the_gpus_worker_and_no_more() -> None:
     end = next(event for event in events_of(True) if isinstance(event, ev.RunFinished))
-    assert QUICK_BUDGET_S < end.duration_s < QUICK_BUDGET_S + IMPORT_S + CONTEXT_S
+    assert TABLE_QUICK_BUDGET_S < end.duration_s < TABLE_QUICK_BUDGET_S + IMPORT_S + CONTEXT_S
     on_cpu = next(event for event in events_of(True, "cpu") if isinstance(event, ev.RunFinished))
-    assert on_cpu.duration_s < QUICK_BUDGET_S
+    assert on_cpu.duration_s < TABLE_QUICK_BUDGET_S
 
 
 def test_precisions_are_given_up_with_their_price() -> None:

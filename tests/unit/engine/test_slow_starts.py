@@ -17,7 +17,6 @@ IMPORT_S = {"numpy": 0.1, "onnxruntime": 0.3, "torch": 5.0}  # a CUDA build of t
 CONTEXT_S = 1.0  # to open a GPU and load its libraries
 # Of a case whose data is there already; a warm-up takes no longer than the engine asks for.
 BUILD_S, COPY_S, WARM_UP_S = 0.02, 0.034, 0.1
-GOAL = 0.6
 
 
 class SlowStarts(SimulatedPool):
@@ -43,14 +42,16 @@ class SlowStarts(SimulatedPool):
         return answer
 
 
-@pytest.mark.parametrize("quick", [True, False], ids=["quick", "default"])
-def test_most_of_what_the_starts_leave_is_spent_on_measuring(quick: bool, monkeypatch) -> None:
+@pytest.mark.parametrize(("quick", "goal"), [(True, 0.5), (False, 0.6)], ids=["quick", "default"])
+def test_most_of_what_the_starts_leave_is_spent_on_measuring(
+    quick: bool, goal: float, monkeypatch
+) -> None:
     monkeypatch.setitem(simulated_run.ERRORS, "fp8", 3e-2)  # among the ceilings of an H200
     server = SimulatedMachine(*machines.gpu_server(), cpu=EPYC)
     events = run(Request(scenarios=TABLE, quick=quick), server, pool=SlowStarts)
     starts_s = sum(event.import_s for event in events if isinstance(event, ev.WorkerStarted))
     (ended,) = (event for event in events if isinstance(event, ev.RunFinished))
-    assert ended.overhead.measured_s / (ended.duration_s - starts_s) >= GOAL
+    assert ended.overhead.measured_s / (ended.duration_s - starts_s) >= goal
     measured = {event.scenario for event in events if isinstance(event, ev.BlockMeasured)}
     assert set(TABLE) <= measured
     assert starts_s >= sum(IMPORT_S.values()) + IMPORT_S["torch"] + CONTEXT_S  # each was slow

@@ -100,7 +100,7 @@ def test_the_plan_in_words() -> None:
         "gpu-32c-a100-4: 32 cores, 64 GiB, ib, gpu:a100:4",
         "  1 of 1 nodes, NOT exclusive, others disturb the run: g",
     ]
-    assert lines[4].startswith("3 jobs, 1.0 node-minutes of measuring")
+    assert lines[4].startswith("3 jobs, 0.8 node-minutes of measuring")
     assert "/venv/bin/python -P -m workbench advise --quick" in lines[6]
 
 
@@ -160,13 +160,13 @@ def test_scaling_is_a_job_of_two_nodes(tmp_path) -> None:
         ("scaling", "a,b", 2),
     ]
     lines = list(plan_lines(made))
-    run = "workbench run scaling --budget=20 --quick"
+    run = "workbench run scaling --budget=17 --quick"
     assert f"scaling: 2 nodes at once, a rank on each: a,b: {run}" in lines
-    assert any(line.startswith("3 jobs, 1.3 node-minutes of measuring") for line in lines)
+    assert any(line.startswith("3 jobs, 1.1 node-minutes of measuring") for line in lines)
     begin(tmp_path, made)
     text = (tmp_path / "jobs" / "scaling" / "run.sh").read_text()
     assert "\nnodes=2\n" in text
-    assert "set -- run --jsonl scaling --budget=20 --quick\n" in text
+    assert "set -- run --jsonl scaling --budget=17 --quick\n" in text
     for name in ("gpu-32c-a100-4", "cpu"):
         with pytest.raises(UsageError, match="Choices: cpu-8c"):
             make_plan(NODES, Request(), scaling=name, **settings)
@@ -176,10 +176,10 @@ def test_a_budget_that_is_too_small_is_said_in_the_plan() -> None:
     settings = {"per_type": 1, "shared": False, "python": "python", "deadline_s": 600.0}
     lines = {
         budget: list(plan_lines(make_plan(NODES, Request(budget_s=budget), **settings)))[-1]
-        for budget in (19.0, 20.0)
+        for budget in (16.0, 17.0)
     }
-    assert lines[19.0] == "warning: below 20 s a busy node may measure nothing: raise --budget"
-    assert "warning" not in lines[20.0]
+    assert lines[16.0] == "warning: below 17 s a busy node may measure nothing: raise --budget"
+    assert "warning" not in lines[17.0]
 
 
 @pytest.mark.parametrize(

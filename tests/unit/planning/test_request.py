@@ -160,8 +160,10 @@ def test_lists_with_commas_are_taken_apart() -> None:
 @pytest.mark.parametrize(
     ("given", "budget"),
     [
-        (Request(), 60),
-        (Request(quick=True), 20),
+        (Request(), 45),
+        (Request(quick=True), 17),
+        (Request(crossover=True), 60),
+        (Request(workloads=("matmul",), quick=True), 20),
         (Request(thorough=True), 300),
         (Request(quick=True, budget_s=7), 7),
         (Request(all_scenarios=True), 300),

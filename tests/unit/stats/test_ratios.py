@@ -259,6 +259,15 @@ def test_looking_again_does_not_widen_the_spread_of_one_time_costs() -> None:
     assert ratios.is_close(late)
 
 
+def test_the_last_look_costs_no_more_however_many_came_before() -> None:
+    one, other = started([1.1, 1.0, 1.2] * 7, 0.0), started([1.0] * 21, 0.0)
+    looked_at = ratios.decisive_ratio(one, other)
+    last = ratios.decisive_ratio(one, other, is_last=True)
+    plain = ratios.ratio_between(one, other)
+    assert looked_at.low < last.low < plain.low
+    assert last == ratios.ratio_between(one, other, 0.975)
+
+
 def test_only_the_shared_part_of_a_start_up_cancels_out() -> None:
     one, other = started([1.3] * 5, 0.1), started([1.0] * 5, 0.1)
     one.origin = other.origin = ("cpu", "torch"), 1.0
