@@ -29,10 +29,8 @@ UNWRAPPED_S = 60.0  # at 1 kW even the smallest counter known, 65.5 kJ, lasts lo
 class HostReader:
     """Takes one reading after the other; use and power are means since the reading before."""
 
-    def __init__(self, *, root: Path = Path("/"), allowed: Iterable[int] | None = None) -> None:
-        """`allowed` are the cores that count, by default those this process may run on."""
-        self._root = root
-        self._allowed = list(allowed_cores() if allowed is None else allowed)
+    def __init__(self, *, root: Path = Path("/")) -> None:
+        self._root, self._allowed = root, allowed_cores()
         self._times = core_times(self._allowed)
         self._energy_j, self._at = package_energy_j(self._root)[0], time.monotonic()
         self._used_j = self._over_s = 0.0  # counted since the last reading
