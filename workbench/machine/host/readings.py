@@ -15,7 +15,7 @@ import psutil
 
 from ...process.cores import allowed_cores
 from ...records.machine import HostReading
-from .memory import available_memory
+from .memory import read_memory
 from .sysfs import NOT_LINUX, read_int, read_text
 from .topology import online_cpus
 
@@ -37,9 +37,10 @@ class HostReader:
 
     def read(self) -> HostReading:
         """The state now; what cannot be read has a reason."""
-        available = available_memory(self._root)
+        memory = read_memory(self._root)
+        available = memory.unavailable.get("available_bytes", memory.available_bytes)
         found: dict[str, Any] = {
-            "memory_available_bytes": NOT_LINUX if available is None else available,
+            "memory_available_bytes": available,
             "utilization_percent": self._utilization(),
             "frequency_mhz": self._frequency(),
             "temperature_c": self._temperature(),
