@@ -32,6 +32,7 @@ from .questions import questions
 LEFT_OUT = {"python", "trace", "output", "control", "save_best", "no_samples", "what_if", "verbose"}
 LEFT_OUT |= {f"as_{name}" for name in FORMATS}
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+INTERPRETER = "Interpreter on the nodes; default the launcher's."
 EVERY = "Seconds between looks at the jobs; default 15."
 FOLDER = click.Path(exists=True, file_okay=False)
 LATEST = "Cancel jobs that have not ended after this time, such as 30m; default 1h."
@@ -45,7 +46,6 @@ def _seconds(_: click.Context, option: click.Parameter, text: str) -> float:
     return int(found[1]) * SECONDS[found[2]]
 
 
-INTERPRETER = "Interpreter on the nodes; default the launcher's."
 PER_TYPE = value(
     "--per-type N", "Nodes of each type; default 2.", type=click.IntRange(1, 1000), default=2
 )

@@ -27,8 +27,6 @@ NEVER = math.inf
 FIRST, SECOND = 1, 2  # signal that ends a run: the first waits, the second does not
 LONGEST_LINE = 4096  # bytes of a control line
 LEAVE_S = 0.4  # from the second signal, or one during the output, to the end of a write that hangs
-
-
 MOST_AGE_S, LIKELY_AGE_S = 10.0, 60.0  # seconds of the budget for our start; the slowest start
 
 
