@@ -39,10 +39,6 @@ _FATAL = (
     *NOT_BY_TORCH, "gpu_prohibited", "nvml_without_cuda", "gpu_unreadable",
     "gpu_without_driver", "python_silent", "version_mismatch",
 )  # fmt: skip
-_OF_A_GPU = (
-    "gpu_hidden", "gpu_prohibited", "gpu_unreadable", "gpu_without_readings", "busy_gpu",
-    "unproven_device",
-)  # fmt: skip
 # "hw_slowdown" is left out: cards that wake up report it for a moment.
 _SLOWING = ("sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
 
@@ -114,19 +110,16 @@ def package_of(name: str, software: Software) -> str | None:
     return provider(name, {each: found.version for each, found in software.packages.items()})
 
 
+def _check(name: str, warning: Warning) -> Check:
+    status = FAIL if warning.code in _FATAL else WARN
+    return Check(name, status, warning.message, warning.remedy)
+
+
 def _from(
-    warnings: Sequence[Warning],
-    *codes: str,
-    name: str,
-    subject: str | None = None,
-    otherwise: str | None = None,
+    warnings: Sequence[Warning], *codes: str, name: str, otherwise: str | None = None
 ) -> list[Check]:
     """The warnings with these codes as checks of that name, or the good news `otherwise`."""
-    found = [
-        Check(name, FAIL if w.code in _FATAL else WARN, w.message, w.remedy)
-        for w in warnings
-        if w.code in codes and (subject is None or w.subject == subject)
-    ]
+    found = [_check(name, warning) for warning in warnings if warning.code in codes]
     return found or ([Check(name, OK, otherwise)] if otherwise is not None else [])
 
 
@@ -160,7 +153,7 @@ def _packages(
     yield from _from(warnings, "debug_build", "two_onnxruntimes", name="packages")
     if silent:
         return
-    for name in {"torch": 0, _ORT: 0, **trials}:
+    for name in dict.fromkeys(("torch", _ORT, *trials)):
         yield from _works(name, machine, software, trials.get(name))
     if _has_gpu(machine):
         yield from _torch_gpu(machine, software, trials.get("torch"), warnings)
@@ -239,24 +232,17 @@ def _ort_gpu(machine: Machine, software: Software, trial: Trial | None) -> Itera
 # ------------------------------------------------------------ driver, cards
 
 
-def _driver(machine: Machine, warnings: Sequence[Warning]) -> Iterator[Check]:
-    reason = machine.nvml.reason
-    codes = ["cuda_without_nvml", "nvml_without_cuda"]
-    if reason is not None and reason.code not in ABSENT:
-        codes.append(reason.code)
-    # A container may see the cards of its host on purpose without their driver.
-    is_lacking = reason is not None and reason.code == GPU_WITHOUT_DRIVER
-    fatal = WARN if is_lacking and machine.os.container else FAIL
-    if found := _from(warnings, *codes, name="driver"):
-        for check in found:
-            yield msgspec.structs.replace(check, status=fatal) if check.status == FAIL else check
-    elif reason is not None and is_lacking:
-        yield Check("driver", fatal, reason.message, reason.hint)
-    elif machine.nvml.available:
-        api = machine.cuda.api_version or "unknown"
-        yield Check("driver", OK, f"{machine.nvml.driver_version}, CUDA {api}")
-    else:
-        yield Check("driver", OK, "no NVIDIA driver and no NVIDIA GPU")
+def _driver(machine: Machine, warnings: Sequence[Warning]) -> list[Check]:
+    nvml, good = machine.nvml, "no NVIDIA driver and no NVIDIA GPU"
+    if nvml.available:
+        good = f"{nvml.driver_version}, CUDA {machine.cuda.api_version or 'unknown'}"
+    code = nvml.reason.code if nvml.reason else ""
+    codes = "cuda_without_nvml", "nvml_without_cuda", code
+    checks = _from(warnings, *codes, name="driver", otherwise=good)
+    if code == GPU_WITHOUT_DRIVER and machine.os.container:
+        # A container may see the cards of its host on purpose without their driver.
+        return [msgspec.structs.replace(check, status=WARN) for check in checks]
+    return checks
 
 
 def _gpu(gpu: Gpu, machine: Machine, warnings: Sequence[Warning]) -> Iterator[Check]:
@@ -265,8 +251,8 @@ def _gpu(gpu: Gpu, machine: Machine, warnings: Sequence[Warning]) -> Iterator[Ch
         why = gpu.unavailable.get("name") or gpu.unavailable["device"]
         yield Check(name, OK, f"not yours: {why}")
         return
-    warned = _from(warnings, *_OF_A_GPU, name=name, subject=subject(gpu))
-    found = [*warned, *_health(gpu, machine, name)]
+    mine = [w for w in warnings if w.subject == subject(gpu) and w.code not in NOT_BY_TORCH]
+    found = [*(_check(name, warning) for warning in mine), *_health(gpu, machine, name)]
     if not found and gpu.visible:
         unjudged = "; in a virtual machine its PCIe link cannot be judged" if gpu.is_virtual else ""
         found = [Check(name, OK, f"{gpu.name or 'GPU'}, no problems found{unjudged}")]
@@ -352,7 +338,7 @@ def stack(machine: Machine, software: Software, trials: Mapping[str, Trial]) -> 
     levels = [Level(0, "python", software.python or "unknown", OK if software.python else FAIL)]
     hardware = list(_driver_levels(machine))
     is_bare = all(level.status is None for level in hardware)  # neither a GPU nor a driver
-    for name in {"torch": 0, _ORT: 0, **trials}:
+    for name in dict.fromkeys(("torch", _ORT, *trials)):
         package = software.packages.get(package_of(name, software) or name)
         optional = catalog.backend(name).optional
         # An optional package may well be a build for the CPU.

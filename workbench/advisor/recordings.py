@@ -15,6 +15,7 @@ import msgspec
 
 from ..assets import path as asset
 from ..contract import kind_of
+from ..machine.packages.software import shorten_home
 from ..planning.usage import UsageError
 from ..records.document import Document, Measurement
 from ..records.errors import JournalError
@@ -166,16 +167,10 @@ def named(asked: str, recordings: Sequence[Recording], unusable: Sequence[Warnin
     raise UsageError(
         f"--what-if {asked!r}: no recording. Recorded: {'; '.join(names) or 'none'}{others}. "
         f"To make one, run `{RECORD} {file_name(asked)}` on that machine "
-        f"and copy the file to {with_tilde(own_folder())}"
+        f"and copy the file to {shorten_home(own_folder())}"
     )
 
 
 def file_name(asked: str) -> str:
     """`h200.json`."""
     return f"{'-'.join(words(asked)) or 'device'}.json"
-
-
-def with_tilde(folder: Path) -> str:
-    """A folder as text, with `~` for the user's home."""
-    home = Path.home()
-    return f"~/{folder.relative_to(home)}" if folder.is_relative_to(home) else str(folder)

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from ..contract import MOST_BATCH, Case, ParameterValue, Work, WorkloadError
+from ..machine.packages.software import shorten_home
 from ..planning.cases import cases_on
 from ..planning.plan import RowPlan
 from ..planning.request import Request
@@ -25,7 +26,7 @@ from ..stats.unpaired import between_equals
 from .comparison import TIMED, ranked
 from .estimate import Estimate, Point, estimate
 from .limits import is_admissible
-from .recordings import Recording, file_name, load, named, own_folder, with_tilde
+from .recordings import Recording, file_name, load, named, own_folder
 from .whatif import seconds_of
 
 # Codes of reasons against an estimate, the one nearest to a result first; only one is reported.
@@ -86,7 +87,7 @@ def _answers(
         request, scenarios=(row.scenario.id,), what_if=(), devices=(), all_scenarios=False
     )
     arguments = [*alone.arguments(), "--json", "--output", file_name(asked)]
-    command, folder = shlex.join(["workbench", *arguments]), with_tilde(own_folder())
+    command, folder = shlex.join(["workbench", *arguments]), shorten_home(own_folder())
     hint = f"run `{command}` on that machine and copy the file to {folder}"
     sizes = _sizes(row.scenario.batch, row.scenario.params)
     listed = ",".join(f"{name}={value}" for name, value in sizes.items())

@@ -72,7 +72,8 @@ def ab(names: tuple[str, ...], fail_on: float | None, markdown: bool, **options:
         asked["own"] = replace(asked["own"], directory=first.path)
     elif not (asked or names):
         raise UsageError(f"name a workload, or your own code: {', '.join(catalog.files())}")
-    asked["scenarios" if asked or not {*names} & {*catalog.files()} else "workloads"] = names
+    of_workloads = not asked and any(name in catalog.files() for name in names)
+    asked["workloads" if of_workloads else "scenarios"] = names
     request = take_part(Request(**asked, **options))
     control, rows = Control(), resolve(request, *scenarios.load_with(None))
     with control.signals():

@@ -15,11 +15,12 @@ from ..planning.usage import UsageError
 from ..records.errors import JournalError
 from ..records.fleet import COLLECTED, FleetDocument, FleetPlan, PlanDocument
 from .options import (
-    PRICES,
+    adapt,
     all_of,
     flag,
     json_option,
     own_options,
+    price_options,
     run_options,
     scenario_options,
     value,
@@ -31,6 +32,7 @@ from .questions import questions
 LEFT_OUT = {"python", "trace", "output", "control", "save_best", "no_samples", "what_if", "verbose"}
 LEFT_OUT |= {f"as_{name}" for name in FORMATS}
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+INTERPRETER = "Interpreter on the nodes; default the launcher's."
 EVERY = "Seconds between looks at the jobs; default 15."
 FOLDER = click.Path(exists=True, file_okay=False)
 LATEST = "Cancel jobs that have not ended after this time, such as 30m; default 1h."
@@ -44,29 +46,26 @@ def _seconds(_: click.Context, option: click.Parameter, text: str) -> float:
     return int(found[1]) * SECONDS[found[2]]
 
 
-INTERPRETER = "Interpreter on the nodes; default the launcher's."
 PER_TYPE = value(
     "--per-type N", "Nodes of each type; default 2.", type=click.IntRange(1, 1000), default=2
 )
-of_a_run = [
+of_a_run = all_of(
     click.argument("scenarios", nargs=-1, metavar="[SCENARIO]..."),
     scenario_options,
     own_options,
     run_options,
-]
+)
 of_a_fleet = all_of(
-    [
-        PER_TYPE,
-        value("--partition NAME", "Slurm partition.  Repeatable.", "partitions", multiple=True),
-        value("--hosts A,B", "Machines to reach by ssh, without Slurm."),
-        value("--hosts-file FILE.toml", 'A file with hosts = ["A", "B"].'),
-        flag("--shared", "Let other jobs run on the nodes meanwhile."),
-        value("--deadline TIME", LATEST, "deadline_s", callback=_seconds, default="1h"),
-        value("--python PATH", INTERPRETER, "node_python", default=sys.executable),
-        value("--wheels DIR", "Wheels that each node installs for its run.", type=FOLDER),
-        value("--scaling TYPE", "Also train over two nodes of this type."),
-        *of_a_run,
-    ]
+    PER_TYPE,
+    value("--partition NAME", "Slurm partition.  Repeatable.", "partitions", multiple=True),
+    value("--hosts A,B", "Machines to reach by ssh, without Slurm."),
+    value("--hosts-file FILE.toml", 'A file with hosts = ["A", "B"].'),
+    flag("--shared", "Let other jobs run on the nodes meanwhile."),
+    value("--deadline TIME", LATEST, "deadline_s", callback=_seconds, default="1h"),
+    value("--python PATH", INTERPRETER, "node_python", default=sys.executable),
+    value("--wheels DIR", "Wheels that each node installs for its run.", type=FOLDER),
+    value("--scaling TYPE", "Also train over two nodes of this type."),
+    of_a_run,
 )
 
 
@@ -131,7 +130,7 @@ def collect(folder: str) -> None:
     "workbench fleet show night --json | jq '.rows[].choice'",
 )
 @click.argument("place", metavar="DIR|FILE", type=click.Path(exists=True, path_type=Path))
-@all_of(PRICES)
+@price_options
 @flag("--plain", "Text, even in a terminal.")
 @flag("--markdown", "Tables for an issue.")
 @json_option
@@ -239,7 +238,7 @@ def run(
     required=True,
 )
 @PER_TYPE
-@all_of(of_a_run)
+@of_a_run
 def manifest(image: str, pools: tuple[str, ...], per_type: int, **options: Any) -> None:
     """Write an Indexed Job for each node pool; its log holds the document of each node.
 
@@ -288,4 +287,4 @@ def _plan(hosts: str | None, hosts_file: str | None, **options: Any) -> FleetPla
 for each in (collect, show, plan, run, manifest):
     fleet.add_command(each)
 for each in (plan, run, manifest):
-    each.params = [option for option in each.params if option.name not in LEFT_OUT]
+    adapt(each, LEFT_OUT)

@@ -1,50 +1,39 @@
 """The help of the program and its commands, in sections."""
 
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
 
 import click
 
-
-class Entry(NamedTuple):
-    """A command in the help of the program, which imports none."""
-
-    section: str
-    module: str  # in this folder
-    summary: str  # the first sentence of its own help
-
-
-_MEASURE, _RUNS, _MACHINE = "Measure", "Earlier runs", "This machine"
-_REFERENCE = "Reference"
-COMMANDS = {
-    "advise": Entry(_MEASURE, "measure", "Recommend CPU or GPU for each scenario."),
-    "model": Entry(
-        _MEASURE, "measure", "Recommend which variant of your own ONNX model to ship, and where."
-    ),
-    "run": Entry(_MEASURE, "measure", "Measure every way of running a workload, side by side."),
-    "ab": Entry(
-        _MEASURE, "ab", "Compare two sides of one job in turns: SAME, FASTER, SLOWER or AMBIGUOUS."
-    ),
-    "ceilings": Entry(_MEASURE, "commands", "Show the ceilings of this machine."),
-    "fleet": Entry(
-        _MEASURE, "fleet", "Ask many machines the same question, and choose among them."
-    ),
-    "open": Entry(_RUNS, "commands", "Show an earlier run."),
-    "runs": Entry(_RUNS, "history", "List the kept runs, newest first."),
-    "resume": Entry(_RUNS, "history", "Measure the rows missing from an interrupted run."),
-    "compare": Entry(_RUNS, "history", "Compare each run with the first one, case by case."),
-    "export": Entry(_RUNS, "history", "Write an earlier run as files."),
-    "detect": Entry(_MACHINE, "commands", "Show the hardware and software that a run would use."),
-    "doctor": Entry(_MACHINE, "commands", "Check hardware, driver and packages."),
-    "watch": Entry(_MACHINE, "commands", "Watch processor and GPUs."),
-    "list": Entry(
-        _REFERENCE, "commands", "Show the scenarios and workloads, and what each teaches."
-    ),
-    "schema": Entry(_REFERENCE, "commands", "Print the JSON Schema of what a command prints."),
-    "config": Entry(
-        _REFERENCE, "commands", "Show the remembered choices and their file, or change one."
-    ),
+# Commands by section: a module of this folder, and the first sentence of the command's own help, so
+# that the help of the program imports none.
+SECTIONS = {
+    "Measure": {
+        "advise": ("measure", "Recommend CPU or GPU for each scenario."),
+        "model": ("measure", "Recommend which variant of your own ONNX model to ship, and where."),
+        "run": ("measure", "Measure every way of running a workload, side by side."),
+        "ab": ("ab", "Compare two sides of one job in turns: SAME, FASTER, SLOWER or AMBIGUOUS."),
+        "ceilings": ("commands", "Show the ceilings of this machine."),
+        "fleet": ("fleet", "Ask many machines the same question, and choose among them."),
+    },
+    "Earlier runs": {
+        "open": ("commands", "Show an earlier run."),
+        "runs": ("history", "List the kept runs, newest first."),
+        "resume": ("history", "Measure the rows missing from an interrupted run."),
+        "compare": ("history", "Compare each run with the first one, case by case."),
+        "export": ("history", "Write an earlier run as files."),
+    },
+    "This machine": {
+        "detect": ("commands", "Show the hardware and software that a run would use."),
+        "doctor": ("commands", "Check hardware, driver and packages."),
+        "watch": ("commands", "Watch processor and GPUs."),
+    },
+    "Reference": {
+        "list": ("commands", "Show the scenarios and workloads, and what each teaches."),
+        "schema": ("commands", "Print the JSON Schema of what a command prints."),
+        "config": ("commands", "Show the remembered choices and their file, or change one."),
+    },
 }
+COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
 OPTIONS = {  # by the names of the parameters; the others come first
     "Candidates": "devices backends precisions modes threads batch settings python seed",
     "Your own model or code": (
@@ -69,8 +58,8 @@ def write_options(ctx: click.Context, formatter: click.HelpFormatter) -> None:
 
 def write_commands(ctx: click.Context, formatter: click.HelpFormatter) -> None:
     """The commands of the program in sections, then the most common options."""
-    for title in dict.fromkeys(entry.section for entry in COMMANDS.values()):
-        rows = [(name, e.summary) for name, e in COMMANDS.items() if e.section == title]
+    for title, commands in SECTIONS.items():
+        rows = [(name, summary) for name, (_, summary) in commands.items()]
         write_section(formatter, title, rows)
     title = "Common options (workbench advise --help shows all)"
     write_section(formatter, title, _rows(ctx, COMMON.split()))

@@ -1,7 +1,7 @@
 """The options that commands share."""
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from copy import copy
 from typing import Any, TypeVar
 
@@ -60,11 +60,11 @@ def names_option(shown: str, text: str, field: str) -> Callable[[F], F]:
     return _repeatable(shown, text, field, callback=_words)
 
 
-def all_of(options: Iterable[Callable[[F], F]]) -> Callable[[F], F]:
+def all_of(*options: Callable[[F], F]) -> Callable[[F], F]:
     """A decorator that gives a command these options, in this order."""
 
     def decorate(command: F) -> F:
-        for option in reversed([*options]):
+        for option in reversed(options):
             command = option(command)
         return command
 
@@ -91,7 +91,7 @@ def adapt(
 def format_options(*, whole: bool = False) -> Callable[[F], F]:
     """An option for each export format, or for each that takes a `whole` run."""
     names = [n for n, exporter in FORMATS.items() if exporter.whole is not None or not whole]
-    return all_of(map(_format_option, names))
+    return all_of(*map(_format_option, names))
 
 
 def chosen_format(options: dict[str, Any]) -> str | None:
@@ -130,7 +130,7 @@ no_samples_option = flag(
     "--no-samples", "Leave the samples out of the JSON document; the statistics stay."
 )
 
-SHARED = [
+run_options = all_of(
     value(
         "--budget SECONDS",
         "Wall time. Without it advise takes 45 (17 with --quick), and up to 60 (20) more for"
@@ -174,20 +174,16 @@ SHARED = [
     value("--output FILE", "Write the JSON document (with --jsonl: the events) to FILE."),
     click.option("-v", "--verbose", is_flag=True, help="Write the log of the run to stderr."),
     control_option,
-]
-
-
-run_options = all_of(SHARED)
-
-PRICES = [
+)
+price_options = all_of(
     _repeatable(
         "--price DEVICE=PER_HOUR",
         "Price per hour, e.g. gpu=2.99; adds the cheapest candidate.",
         "prices",
     ),
     value("--prices FILE.toml", "Prices per hour from a file.", "price_file"),
-]
-OF_SCENARIOS = [
+)
+scenario_options = all_of(
     value(
         "--scenarios FILE.toml",
         "Your own scenarios file; runs only these unless you name others.",
@@ -199,17 +195,12 @@ OF_SCENARIOS = [
         "all_scenarios",
     ),
     flag("--crossover", "Also find the size at which the lead changes (uses half the budget)."),
-    *PRICES,
+    price_options,
     _repeatable(
         "--what-if DEVICE", "Compare with a device you do not have, from a recorded run.", "what_if"
     ),
-]
-
-
-scenario_options = all_of(OF_SCENARIOS)
-
-OF_A_MODEL = [
-    value("--model M.onnx", "Your own ONNX model; default budget 30 s."),
+)
+model_options = all_of(  # for a command that takes the file as its argument
     click.option(
         "--objective",
         type=click.Choice(OF_MODELS),
@@ -232,8 +223,10 @@ OF_A_MODEL = [
     value(
         "--save-best OUT", "Write the pick to a file (--model), or to a new folder (your own code)."
     ),
-]
-OF_OWN_CODE = [
+)
+own_options = all_of(
+    value("--model M.onnx", "Your own ONNX model; default budget 30 s."),
+    model_options,
     value(
         "--torch TARGET",
         "Your own torch module: package.module:build, script.py[::Name] or model.pt2.",
@@ -247,8 +240,4 @@ OF_OWN_CODE = [
         "--allow-pickle", "Let --torch load a .pt or .pth file, which can run any code.", "pickled"
     ),
     click.option("--argument", "arguments", multiple=True, hidden=True, type=click.UNPROCESSED),
-]
-
-
-model_options = all_of(OF_A_MODEL[1:])  # for a command that takes the file as its argument
-own_options = all_of([*OF_A_MODEL, *OF_OWN_CODE])
+)

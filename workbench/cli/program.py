@@ -83,7 +83,8 @@ class Program(Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in COMMANDS and cmd_name not in self.commands:
-            module = import_module(f".{COMMANDS[cmd_name].module}", __package__)
+            place, _ = COMMANDS[cmd_name]
+            module = import_module(f".{place}", __package__)
             name = f"{cmd_name}_" if hasattr(builtins, cmd_name) else cmd_name
             self.add_command(getattr(module, name))
         return super().get_command(ctx, cmd_name)

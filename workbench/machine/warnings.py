@@ -18,7 +18,6 @@ _READINGS = (
 # The driver works, and torch cannot use it.
 NOT_BY_TORCH = ("torch_without_cuda", "driver_too_old", "gpu_without_code")
 
-_CUDA_BUILD = "CUDA "
 _KERNEL_LOG = "check `nvidia-smi` and `dmesg | grep -iE 'nvrm|xid'`"
 _ORT = "onnxruntime"
 _CUDA_12_8 = (12, 8)
@@ -80,12 +79,12 @@ def _torch_and_gpu(machine: Machine, software: Software) -> Iterator[Warning]:
     if not gpus or torch is None or torch.version is None or torch.detail is None:
         return
     names = ", ".join(sorted({gpu.name for gpu in gpus if gpu.name})) or "the GPU"
-    build, driver = _cuda_of(torch), version_numbers(machine.cuda.api_version)
+    build, driver = torch.cuda, version_numbers(machine.cuda.api_version)
     remedy = torch_remedy(machine, software.executable)
     what = f"torch {torch.version} ({torch.detail})"
-    if not torch.detail.startswith(_CUDA_BUILD):
+    if not build:
         code, text = "torch_without_cuda", f"{what} cannot use {names}"
-    elif build and driver and build[0] > driver[0]:
+    elif driver and build[0] > driver[0]:
         # Within one major version an older driver serves a newer build.
         code, text = "driver_too_old", f"torch {torch.version} needs a driver for {torch.detail}"
         text += f" and cannot use {names}: this driver is for CUDA {machine.cuda.api_version}"
@@ -105,18 +104,13 @@ def _torch_and_gpu(machine: Machine, software: Software) -> Iterator[Warning]:
 
 def lacks_code_for(package: Package, gpu: Gpu) -> bool:
     """Whether a library was built with a CUDA that no longer compiles for this GPU."""
-    return _cuda_of(package) >= _CUDA_13 and gpu.is_below(onnx_cuda.TURING)
+    return package.cuda >= _CUDA_13 and gpu.is_below(onnx_cuda.TURING)
 
 
 def _lacks_torch_code(torch: Package, gpu: Gpu) -> bool:
     """The same for torch, whose builds below CUDA 12.8 hold no code for Blackwell either."""
-    too_new = () < _cuda_of(torch) < _CUDA_12_8 and _has_blackwell([gpu])
+    too_new = () < torch.cuda < _CUDA_12_8 and _has_blackwell([gpu])
     return too_new or lacks_code_for(torch, gpu)
-
-
-def _cuda_of(package: Package) -> tuple[int, ...]:
-    detail = package.detail or ""
-    return version_numbers(detail) if detail.startswith(_CUDA_BUILD) else ()
 
 
 def _cuda_gpus(machine: Machine) -> list[Gpu]:

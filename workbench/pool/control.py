@@ -27,8 +27,6 @@ NEVER = math.inf
 FIRST, SECOND = 1, 2  # signal that ends a run: the first waits, the second does not
 LONGEST_LINE = 4096  # bytes of a control line
 LEAVE_S = 0.4  # from the second signal, or one during the output, to the end of a write that hangs
-
-
 MOST_AGE_S, LIKELY_AGE_S = 10.0, 60.0  # seconds of the budget for our start; the slowest start
 
 
@@ -193,24 +191,23 @@ class Control:
         continued, self._continued = self._continued, False
         return continued
 
-    def wait(self, fd: int | None, timeout_s: float | None) -> Happening:
+    def wait(self, fd: int, timeout_s: float) -> Happening:
         """Block until `fd` is readable, a child changes its state, the time is up, or the user asks
         for a pause.  Raises Cancelled as soon as the run is to end.
 
         The state of children matters because a worker's death is not always an end-of-file: its
         own children may hold its pipe open.
         """
-        until = None if timeout_s is None else time.monotonic() + timeout_s
-        if fd is not None:
-            self._selector.register(fd, selectors.EVENT_READ)
+        until = time.monotonic() + timeout_s
+        self._selector.register(fd, selectors.EVENT_READ)
         try:
             while True:
                 self.check()
                 if self._wish is not None:
                     wish, self._wish = self._wish, None
                     return wish
-                left = None if until is None else max(0.0, until - time.monotonic())
-                ready = {key.fd for key, _ in self._selector.select(left)}
+                left_s = max(0.0, until - time.monotonic())
+                ready = {key.fd for key, _ in self._selector.select(left_s)}
                 self._take_control(ready)
                 self.check()
                 if fd in ready:
@@ -218,11 +215,10 @@ class Control:
                 if self._child:
                     self._child = False
                     return "child"
-                if not ready and until is not None and time.monotonic() >= until:
+                if not ready and time.monotonic() >= until:
                     return "deadline"
         finally:
-            if fd is not None:
-                self._selector.unregister(fd)
+            self._selector.unregister(fd)
 
     def wait_for_resume(self) -> None:
         """Block until the front end says resume; Cancelled if it says cancel or goes away."""

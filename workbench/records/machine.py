@@ -295,6 +295,12 @@ class Package(msgspec.Struct, frozen=True):
     version: str | None
     detail: str | None = None  # torch: "CPU build", "CUDA 13.0", "ROCm 7.0"
 
+    @property
+    def cuda(self) -> tuple[int, ...]:
+        """The CUDA that it was built for; () if none."""
+        detail = self.detail or ""
+        return version_numbers(detail) if detail.startswith("CUDA ") else ()
+
 
 class Software(msgspec.Struct, frozen=True):
     """The Python of the workers and its packages."""

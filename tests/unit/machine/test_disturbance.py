@@ -30,6 +30,7 @@ def calm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A machine of two cores in a container with a quota, on which nothing happens."""
     monkeypatch.setattr(DisturbanceMonitor, "_foreign_cores", lambda self, now: 0.0)
     monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path / "proc"))
+    monkeypatch.setattr(disturbance, "allowed_cores", lambda: [0, 1])
     written(
         tmp_path,
         {
@@ -49,7 +50,7 @@ def calm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def after(root: Path, changed: dict[str, str], cores: int = 2) -> dict[str, str]:
     """Code -> message of the warnings once the files have changed."""
-    monitor = DisturbanceMonitor(cores, list, root=root, allowed=range(2))
+    monitor = DisturbanceMonitor(cores, list, root=root)
     written(root, changed)
     warnings = monitor.warnings("training")
     assert all(w.subject == "training" and w.remedy for w in warnings)
@@ -93,7 +94,7 @@ def test_what_any_living_system_does_is_no_warning(calm: Path, file: str, text: 
 
 
 def test_what_happens_during_a_pause_does_not_count(calm: Path) -> None:
-    monitor = DisturbanceMonitor(2, list, root=calm, allowed=range(2))
+    monitor = DisturbanceMonitor(2, list, root=calm)
     written(calm, {"proc/vmstat": "pswpin 200\npswpout 300\n"})
     with monitor.paused():
         written(calm, {"proc/vmstat": "pswpin 900\npswpout 900\n", "proc/stat": stat(30, 1070)})
@@ -124,7 +125,7 @@ def test_the_programs_that_took_most_of_it_are_named(calm: Path, monkeypatch) ->
     monkeypatch.setattr(DisturbanceMonitor, "_foreign_cores", lambda self, now: 2.0)
 
     written(calm, {"proc/7/stat": process("make (2)", 5000), "proc/9/stat": process("worker", 0)})
-    monitor = DisturbanceMonitor(2, lambda: [9], root=calm, allowed=range(2))
+    monitor = DisturbanceMonitor(2, lambda: [9], root=calm)
     ended = {7: ("make (2)", 5900), 8: ("make (2)", 300), 9: ("worker", 900), 11: ("sh", 4)}
     written(calm, {f"proc/{pid}/stat": process(*each) for pid, each in ended.items()})
     written(calm, {"proc/stat": stat(0, 2000)})  # 1000 ticks later
@@ -136,13 +137,14 @@ def test_the_cores_of_others_are_never_more_than_there_are(monkeypatch: pytest.M
     """From 16 ms between two readings of ticks of 10 ms came 3.2 of 2 cores."""
     read = {"s": 0.0, "busy_s": 0.0}
     monkeypatch.setattr(disturbance.time, "monotonic", lambda: read["s"])
+    monkeypatch.setattr(disturbance, "allowed_cores", lambda: [0, 1])
     monkeypatch.setattr(
         disturbance, "core_times", lambda _: {0: SimpleNamespace(user=read["busy_s"])}
     )
 
     def after_a_while(s: float, busy_s: float) -> float:
         read.update(s=0.0, busy_s=0.0)
-        monitor = DisturbanceMonitor(2, list, allowed=range(2))
+        monitor = DisturbanceMonitor(2, list)
         read.update(s=s, busy_s=busy_s)
         return monitor._foreign_cores(monitor._read())
 

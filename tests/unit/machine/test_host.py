@@ -19,6 +19,7 @@ def stat(busy: int, idle: int) -> str:
 def full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine of two cores that shows everything."""
     monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path / "proc"))
+    monkeypatch.setattr(host, "allowed_cores", lambda: [0, 1])
     written(
         tmp_path,
         {
@@ -44,7 +45,7 @@ def full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_everything_that_is_shown_is_read(full: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([10.0, 12.0])
     monkeypatch.setattr(host.time, "monotonic", lambda: next(clock))
-    reader = HostReader(root=full, allowed=[0, 1])
+    reader = HostReader(root=full)
     written(
         full,
         {
@@ -62,8 +63,9 @@ def test_everything_that_is_shown_is_read(full: Path, monkeypatch: pytest.Monkey
     assert found.memory_available_bytes == 400 * 1024
 
 
-def test_only_our_cores_count(full: Path) -> None:
-    reader = HostReader(root=full, allowed=[0])
+def test_only_our_cores_count(full: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "allowed_cores", lambda: [0])
+    reader = HostReader(root=full)
     written(
         full, {"proc/stat": "cpu 1\ncpu0 100 0 0 200 0 0 0 0 0 0\ncpu1 999 0 0 100 0 0 0 0 0 0\n"}
     )
@@ -71,22 +73,23 @@ def test_only_our_cores_count(full: Path) -> None:
     assert (found.utilization_percent, found.frequency_mhz) == (0.0, 3000.0)
 
 
-def test_a_container_whose_cores_are_numbered_anew_is_read(full: Path) -> None:
-    reader = HostReader(root=full, allowed=[2, 24])
+def test_a_container_whose_cores_are_numbered_anew_is_read(full: Path, monkeypatch) -> None:
+    monkeypatch.setattr(host, "allowed_cores", lambda: [2, 24])
+    reader = HostReader(root=full)
     written(full, {"proc/stat": stat(130, 170)})
     assert reader.read().utilization_percent == pytest.approx(30.0)
 
 
 def test_each_absence_has_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path / "proc"))
-    found = HostReader(root=tmp_path, allowed=[0]).read()
+    found = HostReader(root=tmp_path).read()
     readings = [f for f in found.__struct_fields__ if f != "unavailable"]
     assert all(getattr(found, field) is None for field in readings)
     assert set(found.unavailable) == set(readings)
 
 
 def test_an_energy_counter_that_wraps_is_not_hidden_by_that_of_the_other_package(full) -> None:
-    reader = HostReader(root=full, allowed=[0])
+    reader = HostReader(root=full)
     written(
         full,
         {
@@ -101,7 +104,7 @@ def test_an_energy_counter_that_wraps_is_not_hidden_by_that_of_the_other_package
 def test_over_a_long_interval_the_power_is_unknown(full: Path, monkeypatch) -> None:
     clock = iter([10.0, 130.0])
     monkeypatch.setattr(host.time, "monotonic", lambda: next(clock))
-    reader = HostReader(root=full, allowed=[0])
+    reader = HostReader(root=full)
     written(full, {"sys/class/powercap/intel-rapl:0/energy_uj": "4000000000\n"})
     found = reader.read()
     assert found.power_w is None and "anew" in found.unavailable["power_w"]

@@ -143,7 +143,9 @@ def test_only_the_variables_that_matter_and_no_paths() -> None:
     }
 
 
-def test_the_home_folder_becomes_a_tilde() -> None:
-    assert shorten_home("/home/alice/venv/bin/python", "/home/alice") == "~/venv/bin/python"
-    assert shorten_home("/home/alicia/bin/python", "/home/alice") == "/home/alicia/bin/python"
-    assert shorten_home("/usr/bin/python", "/") == "/usr/bin/python"
+def test_the_home_folder_becomes_a_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/alice")
+    assert shorten_home("/home/alice/venv/bin/python") == "~/venv/bin/python"
+    assert shorten_home("/home/alicia/bin/python") == "/home/alicia/bin/python"
+    monkeypatch.setenv("HOME", "/")
+    assert shorten_home("/usr/bin/python") == "/usr/bin/python"

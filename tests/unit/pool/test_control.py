@@ -106,22 +106,25 @@ def test_output_that_hangs_is_left_soon_after_a_signal(monkeypatch: pytest.Monke
 )
 def test_a_control_line_that_cannot_be_read_asks_for_nothing(line: bytes) -> None:
     read, write = os.pipe()
+    worker, held = os.pipe()
     run = Control(read)
     for part in (line[i : i + 4096] for i in range(0, len(line), 4096)):
         os.write(write, part)
-        assert run.wait(None, 0.0) == "deadline"
+        assert run.wait(worker, 0.0) == "deadline"
     os.write(write, b'\n{"control": "cancel"}\n')
     with pytest.raises(Cancelled, match="by the user"):
-        run.wait(None, 30.0)
-    os.close(read)
-    os.close(write)
+        run.wait(worker, 30.0)
+    for descriptor in (read, write, worker, held):
+        os.close(descriptor)
 
 
 def test_a_control_socket_that_breaks_off_is_the_end_of_the_front_end() -> None:
     ours, theirs = socket.socketpair()
+    worker, other = socket.socketpair()
     run = Control(ours.fileno())
     ours.send(b"unread")
     theirs.close()  # what it did not read makes this a reset (unix(7))
     with pytest.raises(Cancelled, match="front end went away"):
-        run.wait(None, 30.0)
-    ours.close()
+        run.wait(worker.fileno(), 30.0)
+    for end in (ours, worker, other):
+        end.close()

@@ -50,17 +50,11 @@ class DisturbanceMonitor:
     """Compares the kernel's counters at the beginning with those at `warnings`."""
 
     def __init__(
-        self,
-        effective_cores: int,
-        own: Callable[[], Iterable[int]],
-        *,
-        root: Path = Path("/"),
-        allowed: Iterable[int] | None = None,
+        self, effective_cores: int, own: Callable[[], Iterable[int]], *, root: Path = Path("/")
     ) -> None:
-        """`own` gives the ids of the processes that are part of the run; `allowed` are the cores
-        that count, by default those this process may run on."""
+        """`own` gives the ids of the processes that are part of the run."""
         self._cores, self._own, self._root = effective_cores, own, root
-        self._allowed = list(allowed_cores() if allowed is None else allowed)
+        self._allowed = allowed_cores()
         self._found: dict[str, _Disturbance] = {}  # by code, up to the last pause
         self._begin()
 

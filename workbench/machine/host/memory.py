@@ -5,7 +5,6 @@ On Linux /proc/meminfo (proc(5)) is read directly: importing psutil takes 20 ms,
 """
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 from ...records.machine import Memory
@@ -32,19 +31,6 @@ def system_memory(root: Path = Path("/")) -> tuple[int, int] | None:
     return sizes["MemTotal"], min(available, sizes["MemTotal"])
 
 
-def available_memory(root: Path) -> int | None:
-    """The bytes that this process may still take; None where /proc does not say."""
-    system = system_memory(root)
-    if system is None:
-        return None
-    total, available = system
-    return _within(memory_limits(root, total), available)
-
-
-def _within(limits: Sequence[tuple[int, int]], available: int) -> int:
-    return min([available, *(left for _, left in limits)])
-
-
 def read_memory(root: Path) -> Memory:
     """The memory that this process may use."""
     system = system_memory(root)
@@ -57,7 +43,7 @@ def read_memory(root: Path) -> Memory:
     unread = () if "SwapTotal" in sizes else _SWAP
     return Memory(
         total_bytes=total,
-        available_bytes=_within(limits, available),
+        available_bytes=min([available, *(left for _, left in limits)]),
         cgroup_limit_bytes=min((limit for limit, _ in limits), default=None),
         swap_total_bytes=swap_total,
         swap_used_bytes=max(0, swap_total - sizes.get("SwapFree", swap_total)),

@@ -15,7 +15,7 @@ import psutil
 
 from ...process.cores import allowed_cores
 from ...records.machine import HostReading
-from .memory import available_memory
+from .memory import read_memory
 from .sysfs import NOT_LINUX, read_int, read_text
 from .topology import online_cpus
 
@@ -29,19 +29,18 @@ UNWRAPPED_S = 60.0  # at 1 kW even the smallest counter known, 65.5 kJ, lasts lo
 class HostReader:
     """Takes one reading after the other; use and power are means since the reading before."""
 
-    def __init__(self, *, root: Path = Path("/"), allowed: Iterable[int] | None = None) -> None:
-        """`allowed` are the cores that count, by default those this process may run on."""
-        self._root = root
-        self._allowed = list(allowed_cores() if allowed is None else allowed)
+    def __init__(self, *, root: Path = Path("/")) -> None:
+        self._root, self._allowed = root, allowed_cores()
         self._times = core_times(self._allowed)
         self._energy_j, self._at = package_energy_j(self._root)[0], time.monotonic()
         self._used_j = self._over_s = 0.0  # counted since the last reading
 
     def read(self) -> HostReading:
         """The state now; what cannot be read has a reason."""
-        available = available_memory(self._root)
+        memory = read_memory(self._root)
+        available = memory.unavailable.get("available_bytes", memory.available_bytes)
         found: dict[str, Any] = {
-            "memory_available_bytes": NOT_LINUX if available is None else available,
+            "memory_available_bytes": available,
             "utilization_percent": self._utilization(),
             "frequency_mhz": self._frequency(),
             "temperature_c": self._temperature(),

@@ -50,5 +50,4 @@ def refusal(case: Case, machine: Machine, software: Software) -> Reason | None:
 def _cuda_of(name: str, software: Software) -> int | None:
     """The major version of the CUDA that a package was built for."""
     package = software.packages.get(name)
-    detail = (package and package.detail) or ""
-    return major(detail) if detail.startswith("CUDA ") else None
+    return package.cuda[0] if package and package.cuda else None

@@ -81,9 +81,9 @@ def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     return values
 
 
-def shorten_home(path: str, home: str | None = None) -> str:
+def shorten_home(path: str | Path) -> str:
     """The path with `~` for the home folder, which is often a person's name."""
-    home = str(Path(home or "~").expanduser()).rstrip(os.sep)
+    path, home = str(path), str(Path.home()).rstrip(os.sep)
     return "~" + path[len(home) :] if home and path.startswith(home + os.sep) else path
 
 
