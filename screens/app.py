@@ -20,7 +20,7 @@ from workbench.report.candidate import Row
 from workbench.report.report import Report
 
 from .keys import HARDWARE, KEYS, MODEL, PAGES, RUN
-from .pages.base import ReportChanged, ViewScreen
+from .pages.base import ViewScreen
 from .pages.shell import ADVISOR, RUNS, Shell, can_follow
 from .state.event_source import CANCEL_S, EventSource, EventSourceError
 from .state.session import Session
@@ -207,7 +207,7 @@ class WorkbenchApp(Shell):
             self.show_title(f"workbench {share:.0%}")
         screen = self.screen
         if isinstance(screen, ViewScreen):
-            screen.post_message(ReportChanged())
+            screen.call_later(screen.repaint)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         going = self.session.going

@@ -9,7 +9,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.geometry import Size
-from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
@@ -46,10 +45,6 @@ STEPS = (
     ),
     Binding("right_square_bracket,right", "step(1)", "Next row", show=False),
 )
-
-
-class ReportChanged(Message):
-    """The report has changed; sent to the visible screen at most four times a second."""
 
 
 class ViewScreen(Screen[None]):
@@ -151,7 +146,7 @@ class ViewScreen(Screen[None]):
         """The size of the terminal, which is known before the first layout."""
         return self.app.size
 
-    on_mount = on_report_changed = on_input_changed = repaint
+    on_mount = on_input_changed = repaint
 
     def _compositor_refresh(self) -> None:
         if not self.app._batch_count:  # Textual draws a layout in a batch as well
