@@ -9,7 +9,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.geometry import Size
-from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
@@ -48,14 +47,10 @@ STEPS = (
 )
 
 
-class ReportChanged(Message):
-    """The report has changed; sent to the visible screen at most four times a second."""
-
-
 class ViewScreen(Screen[None]):
     """A screen that draws a session.  Subclasses implement `body` and `draw`.
 
-    `app.PAGES` lists those with a tab.  The tooltip of a binding is its line on the help page.
+    `keys.PAGES` lists those with a tab.  The tooltip of a binding is its line on the help page.
     """
 
     # Pane has these keys too, but the table has the focus.
@@ -151,7 +146,7 @@ class ViewScreen(Screen[None]):
         """The size of the terminal, which is known before the first layout."""
         return self.app.size
 
-    on_mount = on_report_changed = on_input_changed = repaint
+    on_mount = on_input_changed = repaint
 
     def _compositor_refresh(self) -> None:
         if not self.app._batch_count:  # Textual draws a layout in a batch as well
