@@ -42,7 +42,7 @@ def _to_ask(software: Software, root: Path) -> list[str]:
     vendors = map(read_text, (root / "sys/class/drm").glob("renderD*/device/vendor"))
     conditions = {
         "torch": torch is not None and (torch.detail or "").startswith(("ROCm ", "XPU ", "macOS ")),
-        "openvino": "openvino" in installed and any("0x8086" in (v or "") for v in vendors),
+        "openvino": "openvino" in installed and any("0x8086" in vendor for vendor in vendors),
         "jax": {"jax", "libtpu"} <= installed,
     }
     return [name for name, is_met in conditions.items() if is_met]

@@ -25,16 +25,16 @@ class Mount:
     point: str
 
 
-def parse_membership(text: str | None) -> dict[str, str]:
+def parse_membership(text: str) -> dict[str, str]:
     """Controller name -> group path, from the `id:controllers:path` lines of /proc/self/cgroup."""
-    lines = re.findall(r"^\d+:([^:\n]*):(/.*)$", text or "", re.MULTILINE)
+    lines = re.findall(r"^\d+:([^:\n]*):(/.*)$", text, re.MULTILINE)
     return {controller: path for names, path in lines for controller in names.split(",")}
 
 
-def parse_mounts(text: str | None) -> list[Mount]:
+def parse_mounts(text: str) -> list[Mount]:
     """The cgroup mounts among the lines of /proc/self/mountinfo."""
     mounts = []
-    for group, point, kind, options in _MOUNT.findall(text or ""):
+    for group, point, kind, options in _MOUNT.findall(text):
         version = 2 if kind == "cgroup2" else 1
         controllers = frozenset(options.split(",") if version == 1 else (UNIFIED,))
         mounts.append(Mount(version, controllers, _unescape(group), _unescape(point)))
@@ -76,7 +76,7 @@ def _below(path: str, mounted: str) -> list[str]:
     return parts[len(top) :]
 
 
-def parse_quota(quota: str | None, period: str | None) -> float | None:
+def parse_quota(quota: str, period: str) -> float | None:
     """CPU bandwidth in cores: microseconds of run time per period; None: no limit."""
     run_us, period_us = parse_int(quota) or 0, parse_int(period) or 0
     # "max" in v2 and -1 in v1 mean no limit.
@@ -89,11 +89,11 @@ def cpu_quota(root: Path) -> CoreLimit | None:
     for version, folder in groups(root, "cpu"):
         if version == 2:
             file = folder / "cpu.max"
-            quota, _, period = (read_text(file) or "").strip().partition(" ")
+            quota, _, period = read_text(file).strip().partition(" ")
         else:
             file = folder / "cpu.cfs_quota_us"
-            quota = read_text(file) or ""
-            period = read_text(folder / "cpu.cfs_period_us") or ""
+            quota = read_text(file)
+            period = read_text(folder / "cpu.cfs_period_us")
         cores = parse_quota(quota, period)
         if cores is not None:
             limits.append(CoreLimit("cgroup", cores, f"/{file.relative_to(root).as_posix()}"))
@@ -135,7 +135,7 @@ def memory_limits(root: Path, total_bytes: int) -> list[tuple[int, int]]:
     return limits
 
 
-def stat_value(text: str | None, name: str) -> int:
+def stat_value(text: str, name: str) -> int:
     """The number after `name` in the `name number` lines of memory.stat, cpu.stat and vmstat."""
-    found = re.search(rf"^{name} (.*)", text or "", re.MULTILINE)
+    found = re.search(rf"^{name} (.*)", text, re.MULTILINE)
     return parse_int(found[1]) or 0 if found else 0
