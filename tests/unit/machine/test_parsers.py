@@ -53,7 +53,7 @@ def test_a_cpulist_is_read_or_refused(text: str) -> None:
     st.one_of(anything, st.integers().map(str)),
 )
 def test_a_quota_is_a_positive_number_or_none(quota: str, period: str) -> None:
-    cores = cgroup.parse_quota(quota, period)
+    cores = cgroup.parse_quota(f"{quota} {period}")
     assert cores is None or (cores > 0 and math.isfinite(cores))
 
 

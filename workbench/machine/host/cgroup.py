@@ -76,8 +76,13 @@ def _below(path: str, mounted: str) -> list[str]:
     return parts[len(top) :]
 
 
-def parse_quota(quota: str, period: str) -> float | None:
-    """CPU bandwidth in cores: microseconds of run time per period; None: no limit."""
+# Version -> the files with the microseconds of run time and those of the period.
+_QUOTA_NAMES = {1: ("cpu.cfs_quota_us", "cpu.cfs_period_us"), 2: ("cpu.max",)}
+
+
+def parse_quota(text: str) -> float | None:
+    """CPU bandwidth in cores, from run time and period; None: no limit."""
+    quota, _, period = text.strip().partition(" ")
     run_us, period_us = parse_int(quota) or 0, parse_int(period) or 0
     # "max" in v2 and -1 in v1 mean no limit.
     return run_us / period_us if run_us > 0 and period_us > 0 else None
@@ -87,16 +92,10 @@ def cpu_quota(root: Path) -> CoreLimit | None:
     """The tightest CPU quota from this process's group up to the root, unrounded."""
     limits = []
     for version, folder in groups(root, "cpu"):
-        if version == 2:
-            file = folder / "cpu.max"
-            quota, _, period = read_text(file).strip().partition(" ")
-        else:
-            file = folder / "cpu.cfs_quota_us"
-            quota = read_text(file)
-            period = read_text(folder / "cpu.cfs_period_us")
-        cores = parse_quota(quota, period)
+        files = [folder / name for name in _QUOTA_NAMES[version]]
+        cores = parse_quota(" ".join(map(read_text, files)))
         if cores is not None:
-            limits.append(CoreLimit("cgroup", cores, f"/{file.relative_to(root).as_posix()}"))
+            limits.append(CoreLimit("cgroup", cores, f"/{files[0].relative_to(root).as_posix()}"))
     return min(limits, key=lambda limit: limit.cores, default=None)
 
 
