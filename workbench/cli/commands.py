@@ -115,9 +115,8 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     check_python(python)
     Path.cwd()  # fails here if it is gone: torch could not be tried
     found, software = machine.detect(python)
-    silent = "python" in software.unavailable
     installed = [name for name in TRIALS if package_of(name, software)]
-    trials = try_packages([] if silent else installed, python, at_once=not found.exclusive)
+    trials = try_packages(installed, python, at_once=not found.exclusive)
     known = ceiling_store.load(ceiling_store.fingerprint(found, software))
     examined = examine(found, software, trials, known)
     if all_gpus:
