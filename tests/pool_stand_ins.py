@@ -1,6 +1,7 @@
 """A pool whose workers are no processes."""
 
 import errno
+import time
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,6 +23,7 @@ class Process(WorkerProcess):
     answers: ClassVar[list[bytes]] = []
 
     def __init__(self, *_: Any, **__: Any) -> None:
+        self.began = time.monotonic()
         self.compiling_since, self._not_run, self.held = None, set(), set()
         self.process = self
 

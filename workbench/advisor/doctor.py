@@ -96,18 +96,14 @@ def examine(
     return Examination(stack(machine, software, trials), checks)
 
 
-def provider(name: str, versions: Mapping[str, str | None]) -> str | None:
-    """The installed package that a backend comes with; several provide onnxruntime."""
+def package_of(name: str, software: Software) -> str | None:
+    """The installed package that `import name` would find; several provide onnxruntime."""
     names = catalog.backend(name).packages or (name,)
-    for package, version in versions.items():
-        if version and (package in names or (name == _ORT and package.startswith(f"{_ORT}-"))):
+    for package, found in software.packages.items():
+        fits = package in names or (name == _ORT and package.startswith(f"{_ORT}-"))
+        if found.version and fits:
             return package
     return None
-
-
-def package_of(name: str, software: Software) -> str | None:
-    """The installed package that `import name` would find."""
-    return provider(name, {each: found.version for each, found in software.packages.items()})
 
 
 def _check(name: str, warning: Warning) -> Check:

@@ -115,9 +115,8 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     check_python(python)
     Path.cwd()  # fails here if it is gone: torch could not be tried
     found, software = machine.detect(python)
-    silent = "python" in software.unavailable
     installed = [name for name in TRIALS if package_of(name, software)]
-    trials = try_packages([] if silent else installed, python, at_once=not found.exclusive)
+    trials = try_packages(installed, python, at_once=not found.exclusive)
     known = ceiling_store.load(ceiling_store.fingerprint(found, software))
     examined = examine(found, software, trials, known)
     if all_gpus:
@@ -249,11 +248,11 @@ def list_(file: str | None, backends: bool, as_json: bool) -> None:
 
 
 def show_backends(*, as_json: bool) -> None:
-    from ..advisor.doctor import provider
+    from ..advisor.doctor import package_of
     from ..export.view.table import plain_table
-    from ..machine.packages.stack_query import query
+    from ..machine.packages.software import StackQuery
 
-    versions = {package: found["version"] for package, found in query()["packages"].items()}
+    software = StackQuery(None).collect()
     rows, broken = [], {}
     for name in catalog.backends():
         try:
@@ -261,7 +260,8 @@ def show_backends(*, as_json: bool) -> None:
         except WorkloadError as error:
             broken[name] = str(error)
             continue
-        version = versions.get(provider(name, versions) or "")
+        package = package_of(name, software)
+        version = software.packages[package].version if package else None
         rows.append({"name": name, "version": version, "install": backend.install})
     if as_json:
         echo_json({"backends": rows, "broken": broken})

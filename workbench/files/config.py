@@ -109,5 +109,5 @@ def _parsed(text: str) -> dict[str, Any]:
 
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also of an integer with too many digits
         raise ConfigError(f"{path()} is not TOML: {error}") from None

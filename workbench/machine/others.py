@@ -3,7 +3,6 @@
 They are asked for only where a library was built for them, since the child imports it.
 """
 
-import time
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -27,12 +26,11 @@ def other_gpus(
         name: QueryProcess(command("workbench.worker.gpus", name, python=python))
         for name in _to_ask(software, root)
     }
-    since_s = time.monotonic()  # for all of them, which started at once
     found: dict[str | None, Gpu | None] = {gpu.device: None for gpu in known}
     for name, process in asked.items():
-        for gpu in _answer(name, process, deadline_s, since_s):
+        for gpu in _answer(name, process, deadline_s):
             found.setdefault(gpu.device, gpu)
-    cards = _answer("AMD SMI", amd, deadline_s, since_s) if amd else []
+    cards = _answer("AMD SMI", amd, deadline_s) if amd else []
     return joined([gpu for gpu in found.values() if gpu is not None], cards)
 
 
@@ -42,13 +40,13 @@ def _to_ask(software: Software, root: Path) -> list[str]:
     vendors = map(read_text, (root / "sys/class/drm").glob("renderD*/device/vendor"))
     conditions = {
         "torch": torch is not None and (torch.detail or "").startswith(("ROCm ", "XPU ", "macOS ")),
-        "openvino": "openvino" in installed and any("0x8086" in (v or "") for v in vendors),
+        "openvino": "openvino" in installed and any("0x8086" in vendor for vendor in vendors),
         "jax": {"jax", "libtpu"} <= installed,
     }
     return [name for name, is_met in conditions.items() if is_met]
 
 
-def _answer(name: str, process: QueryProcess, deadline_s: float, since_s: float) -> list[Gpu]:
+def _answer(name: str, process: QueryProcess, deadline_s: float) -> list[Gpu]:
     """What the child lists; a library that fails lists nothing, and its cases say why."""
     about = {"*": f"only {name} describes this device"}
     least = {"index": None, "uuid": None, "pci_bus_id": None, "unavailable": about}
@@ -57,7 +55,7 @@ def _answer(name: str, process: QueryProcess, deadline_s: float, since_s: float)
         found = msgspec.json.decode(printable_json(line), type=list[dict[str, Any]])
         return msgspec.convert([{**least, **gpu} for gpu in found], list[Gpu])
 
-    answer = process.answer(decode, deadline_s, since_s)
+    answer = process.answer(decode, deadline_s, since_start=True)  # all started at once
     process.close()
     return [] if isinstance(answer, Ended) else answer
 

@@ -88,7 +88,7 @@ class Pool:
         self._guardian.own_folder(self.scratch)
         keep_headers(self.scratch)
         self._workers: dict[WorkerKey, WorkerProcess] = {}
-        self._begun: dict[WorkerKey, tuple[float, WorkerProcess]] = {}  # by `starting`
+        self._begun: dict[WorkerKey, WorkerProcess] = {}  # by `starting`
         self._ending: list[WorkerProcess] = []  # killed or asked to end, not yet waited for
         self._unusable: dict[tuple[str, ...], Reason] = {}  # by `_use`: GPUs that a backend refused
         self.import_s: dict[WorkerKey, float] = {}  # from the start to an imported backend
@@ -114,7 +114,7 @@ class Pool:
         took_s = [s for other, s in self.import_s.items() if self._use(other) == self._use(key)]
         if on_gpu and took_s:
             deadline_s = min(deadline_s, max(RESTART_S, RESTART_SHARES * max(took_s)))
-        began, worker = self._begun.pop(key) if key in self._begun else self._launch(key)
+        worker = self._begun.pop(key) if key in self._begun else self._launch(key)
         self._workers[key] = worker
         try:
             hello = self._reply(key, deadline_s, Hello).result
@@ -128,7 +128,7 @@ class Pool:
                     self._unusable.setdefault(self._use(key), failure.reason)
                 self.end(key)
             raise
-        ended = time.monotonic()
+        began, ended = worker.began, time.monotonic()
         if hello.ready_s is not None and began <= hello.ready_s <= ended:
             ended = hello.ready_s  # the answer may have waited for those of others
         paused_s = sum(end - start for start, end in self._pauses if began <= start < ended)
@@ -161,17 +161,16 @@ class Pool:
                         self._begun[key] = self._launch(key)
             yield
         finally:
-            for _, worker in self._begun.values():
+            for worker in self._begun.values():
                 worker.kill()
                 self._ending.append(worker)
             self._begun.clear()
 
-    def _launch(self, key: WorkerKey) -> tuple[float, WorkerProcess]:
-        """When a new worker began, and the worker, asked to import its backend."""
+    def _launch(self, key: WorkerKey) -> WorkerProcess:
+        """A new worker, asked to import its backend."""
         if key.device in self._settings.exclusive:
             for other in [other for other in self._workers if other.device == key.device]:
                 self._remove(other, MADE_ROOM, self._workers[other].stop)
-        began = time.monotonic()
         try:
             worker = WorkerProcess(key, self._settings, self.scratch)
         except OSError as error:
@@ -181,7 +180,7 @@ class Pool:
         self._guardian.add_group(worker.pid)
         with suppress(OSError):  # it has died: the wait for its answer says so
             worker.request({"op": "hello"})
-        return began, worker
+        return worker
 
     def _use(self, key: WorkerKey) -> tuple[str, ...]:
         """Device and backend of a worker, and its side of `ab`, which has a Python of its own."""
@@ -273,7 +272,7 @@ class Pool:
         """Hold everything still until the user comes back; returns how many seconds it took."""
         # The clock stands still from here on: a later time for the pause would lie after its end.
         at_s, began = self._control.now(), time.monotonic()
-        awake = [worker, *(other for _, other in self._begun.values())]
+        awake = [worker, *self._begun.values()]
         for each in awake:
             each.freeze()
         self._listener.emit(ev.StatusChanged(at_s=at_s, status="paused"))

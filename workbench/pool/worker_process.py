@@ -114,6 +114,7 @@ class WorkerProcess(LineProcess):
     """One worker, awake only between a request and its answer."""
 
     def __init__(self, key: WorkerKey, settings: WorkerSettings, scratch: Path) -> None:
+        self.began = time.monotonic()  # its start
         self.compiling_since: float | None = None  # time at which torch may have begun to compile
         self._not_run: set[str] = set()  # ids of compiled cases that had no turn yet
         self.held: set[str] = set()  # the cases, by id, and the user's code that it has loaded

@@ -28,10 +28,10 @@ def allowed_cores() -> list[int]:
     return sorted(affinity_mask() or range(os.cpu_count() or 1))
 
 
-def cpulist(text: str | None) -> set[int]:
+def cpulist(text: str) -> set[int]:
     """The CPUs of a list such as `0-3,8` (kernel docs, cputopology.rst); none for garbage."""
     cpus: set[int] = set()
-    for part in (text or "").split(","):
+    for part in text.split(","):
         match = _RANGE.fullmatch(part.strip())
         found = match and range(int(match[1]), int(match[2] or match[1]) + 1)
         if not found:

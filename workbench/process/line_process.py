@@ -46,7 +46,7 @@ class QueryProcess:
     """Runs `argv`, which answers in lines on its standard output; our terminal shows none of it."""
 
     def __init__(self, argv: Sequence[str]) -> None:
-        self._incomplete = bytearray()
+        self._began, self._incomplete = time.monotonic(), bytearray()
         self._process: subprocess.Popen[bytes] | None = None
         self._failure = ""
         try:
@@ -66,10 +66,10 @@ class QueryProcess:
         with suppress(OSError, AttributeError):  # room for readings that nothing asks for yet
             fcntl.fcntl(self._pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
-    def line(self, deadline_s: float, since_s: float | None = None) -> bytes | Ended:
-        """The next line, waiting for it until `deadline_s` after `since_s`, by default now; after
-        `Ended` there is no other."""
-        waited_s = 0.0 if since_s is None else time.monotonic() - since_s
+    def line(self, deadline_s: float, *, since_start: bool = False) -> bytes | Ended:
+        """The next line, waiting for it until `deadline_s` from now or from the child's start;
+        after `Ended` there is no other."""
+        waited_s = time.monotonic() - self._began if since_start else 0.0
         line = self.poll(max(0.0, deadline_s - waited_s))
         if line is None:
             self.close()
@@ -108,10 +108,10 @@ class QueryProcess:
             self._end(self._process)
 
     def answer(
-        self, decode: Callable[[bytes], _Answer], deadline_s: float, since_s: float | None = None
+        self, decode: Callable[[bytes], _Answer], deadline_s: float, *, since_start: bool = False
     ) -> _Answer | Ended:
         """The next line decoded; see `line` and `parse`."""
-        return self.parse(self.line(deadline_s, since_s), decode)
+        return self.parse(self.line(deadline_s, since_start=since_start), decode)
 
     def parse(self, line: bytes | Ended, decode: Callable[[bytes], _Answer]) -> _Answer | Ended:
         """`line` decoded; a line that `decode` rejects ends the child."""

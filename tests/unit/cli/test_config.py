@@ -54,6 +54,14 @@ def test_a_file_that_never_ends_or_has_no_writer_is_not_waited_for() -> None:
         config.assign("budget", "30")
 
 
+@pytest.mark.parametrize("text", ["budget =", f"budget = {'9' * 5000}", "a = " + "[" * 5000])
+def test_a_file_that_cannot_be_parsed_is_one_line(text: str) -> None:
+    config.path().parent.mkdir(parents=True)
+    config.path().write_text(text)
+    values, (line,) = config.load()
+    assert values == {} and f"{config.path()} is not TOML: " in line
+
+
 def test_a_list_over_several_lines_is_replaced_whole() -> None:
     config.path().parent.mkdir(parents=True)
     config.path().write_text('# mine\nprices = [\n  "cpu=0.10",\n]  # per hour\ntheme = "nord"\n')

@@ -231,7 +231,7 @@ class Script(QueryProcess):
     def __init__(self, *lines: bytes | Ended) -> None:
         self._script = list(lines)
 
-    def line(self, deadline_s: float, since_s: float | None = None) -> bytes | Ended:
+    def line(self, deadline_s: float, *, since_start: bool = False) -> bytes | Ended:
         return self._script.pop(0)
 
     def close(self) -> None: ...
@@ -262,11 +262,11 @@ class Hung(QueryProcess):
     """A child that never answers; a wait for it lasts on the clock of the test alone."""
 
     def __init__(self, clock: list[float]) -> None:
-        self._clock = clock
+        self._clock, self._began = clock, clock[0]
 
-    def line(self, deadline_s: float, since_s: float | None = None) -> bytes | Ended:
+    def line(self, deadline_s: float, *, since_start: bool = False) -> bytes | Ended:
         now = self._clock[0]
-        self._clock[0] = max(now, deadline_s + (now if since_s is None else since_s))
+        self._clock[0] = max(now, deadline_s + (self._began if since_start else now))
         return Ended("silent", f"gave no answer within {deadline_s:g} s")
 
     def close(self) -> None: ...

@@ -189,14 +189,14 @@ def test_those_that_hang_are_waited_for_together(stand_in: Path, monkeypatch) ->
         (stand_in / module).write_text("import signal\nsignal.pause()\n")
     waits, line = [], QueryProcess.line
 
-    def noted(process: QueryProcess, deadline_s: float, since_s: float) -> bytes | Ended:
-        waits.append((deadline_s, since_s))
-        return line(process, deadline_s, since_s)
+    def noted(process: QueryProcess, deadline_s: float, *, since_start: bool) -> bytes | Ended:
+        waits.append((deadline_s, since_start))
+        return line(process, deadline_s, since_start=since_start)
 
     software = Software("3.11", "python", {"torch": Package("2.13", "ROCm 7.0")}, {})
     monkeypatch.setattr(QueryProcess, "line", noted)
     assert other_gpus(software, [], stand_in, None, 0.2) == []
-    assert len(waits) == 2 and len(set(waits)) == 1, "one deadline for all"
+    assert waits == [(0.2, True)] * 2, "one deadline for all"
 
 
 def test_tpus_are_jaxs(stand_in: Path) -> None:

@@ -27,8 +27,8 @@ lines = st.lists(
 ).map("\n".join)
 
 
-@given(st.one_of(anything, lines, st.none()))
-def test_no_text_upsets_a_parser(text: str | None) -> None:
+@given(st.one_of(anything, lines))
+def test_no_text_upsets_a_parser(text: str) -> None:
     blocks = cpuinfo.parse_cpuinfo(text)
     cpuinfo.isa(blocks)
     cpuinfo.model(blocks)
@@ -38,7 +38,7 @@ def test_no_text_upsets_a_parser(text: str | None) -> None:
     cgroup.parse_mounts(text)
     memory.parse_meminfo(text)
     topology.parse_size(text)
-    normalise_bus_id(text or "")
+    normalise_bus_id(text)
     value = parse_int(text)
     assert value is None or abs(value) < 2**64
 
@@ -53,7 +53,7 @@ def test_a_cpulist_is_read_or_refused(text: str) -> None:
     st.one_of(anything, st.integers().map(str)),
 )
 def test_a_quota_is_a_positive_number_or_none(quota: str, period: str) -> None:
-    cores = cgroup.parse_quota(quota, period)
+    cores = cgroup.parse_quota(f"{quota} {period}")
     assert cores is None or (cores > 0 and math.isfinite(cores))
 
 

@@ -25,16 +25,16 @@ class Mount:
     point: str
 
 
-def parse_membership(text: str | None) -> dict[str, str]:
+def parse_membership(text: str) -> dict[str, str]:
     """Controller name -> group path, from the `id:controllers:path` lines of /proc/self/cgroup."""
-    lines = re.findall(r"^\d+:([^:\n]*):(/.*)$", text or "", re.MULTILINE)
+    lines = re.findall(r"^\d+:([^:\n]*):(/.*)$", text, re.MULTILINE)
     return {controller: path for names, path in lines for controller in names.split(",")}
 
 
-def parse_mounts(text: str | None) -> list[Mount]:
+def parse_mounts(text: str) -> list[Mount]:
     """The cgroup mounts among the lines of /proc/self/mountinfo."""
     mounts = []
-    for group, point, kind, options in _MOUNT.findall(text or ""):
+    for group, point, kind, options in _MOUNT.findall(text):
         version = 2 if kind == "cgroup2" else 1
         controllers = frozenset(options.split(",") if version == 1 else (UNIFIED,))
         mounts.append(Mount(version, controllers, _unescape(group), _unescape(point)))
@@ -76,8 +76,13 @@ def _below(path: str, mounted: str) -> list[str]:
     return parts[len(top) :]
 
 
-def parse_quota(quota: str | None, period: str | None) -> float | None:
-    """CPU bandwidth in cores: microseconds of run time per period; None: no limit."""
+# Version -> the files with the microseconds of run time and those of the period.
+_QUOTA_NAMES = {1: ("cpu.cfs_quota_us", "cpu.cfs_period_us"), 2: ("cpu.max",)}
+
+
+def parse_quota(text: str) -> float | None:
+    """CPU bandwidth in cores, from run time and period; None: no limit."""
+    quota, _, period = text.strip().partition(" ")
     run_us, period_us = parse_int(quota) or 0, parse_int(period) or 0
     # "max" in v2 and -1 in v1 mean no limit.
     return run_us / period_us if run_us > 0 and period_us > 0 else None
@@ -87,16 +92,10 @@ def cpu_quota(root: Path) -> CoreLimit | None:
     """The tightest CPU quota from this process's group up to the root, unrounded."""
     limits = []
     for version, folder in groups(root, "cpu"):
-        if version == 2:
-            file = folder / "cpu.max"
-            quota, _, period = (read_text(file) or "").strip().partition(" ")
-        else:
-            file = folder / "cpu.cfs_quota_us"
-            quota = read_text(file) or ""
-            period = read_text(folder / "cpu.cfs_period_us") or ""
-        cores = parse_quota(quota, period)
+        files = [folder / name for name in _QUOTA_NAMES[version]]
+        cores = parse_quota(" ".join(map(read_text, files)))
         if cores is not None:
-            limits.append(CoreLimit("cgroup", cores, f"/{file.relative_to(root).as_posix()}"))
+            limits.append(CoreLimit("cgroup", cores, f"/{files[0].relative_to(root).as_posix()}"))
     return min(limits, key=lambda limit: limit.cores, default=None)
 
 
@@ -135,7 +134,7 @@ def memory_limits(root: Path, total_bytes: int) -> list[tuple[int, int]]:
     return limits
 
 
-def stat_value(text: str | None, name: str) -> int:
+def stat_value(text: str, name: str) -> int:
     """The number after `name` in the `name number` lines of memory.stat, cpu.stat and vmstat."""
-    found = re.search(rf"^{name} (.*)", text or "", re.MULTILINE)
+    found = re.search(rf"^{name} (.*)", text, re.MULTILINE)
     return parse_int(found[1]) or 0 if found else 0

@@ -28,7 +28,7 @@ def slurm_limit(environ: Mapping[str, str]) -> CoreLimit | None:
     if "SLURM_JOB_ID" not in environ:
         return None  # left over from another shell
     for name in ("SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE"):
-        cores = parse_int(environ.get(name))
+        cores = parse_int(environ.get(name, ""))
         if cores is not None and cores > 0:
             return CoreLimit(name="slurm", cores=float(cores), source=name)
     return None

@@ -32,10 +32,10 @@ def _maker(implementer: str) -> _Maker:
     return _makers().get(implementer) or _Maker(f"implementer {implementer}")
 
 
-def parse_cpuinfo(text: str | None) -> list[Block]:
+def parse_cpuinfo(text: str) -> list[Block]:
     """One block of `name : value` lines per logical CPU, without the block of the board itself."""
     blocks: list[Block] = []
-    for part in (text or "").split("\n\n"):
+    for part in text.split("\n\n"):
         lines = [line.partition(":") for line in part.splitlines()]
         blocks.append({name.strip(): value.strip() for name, _, value in lines})
     return [block for block in blocks if "processor" in block]

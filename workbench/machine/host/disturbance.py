@@ -158,7 +158,7 @@ def _programs() -> dict[int, tuple[str, float]]:
     return programs
 
 
-def parse_swapped(text: str | None) -> int:
+def parse_swapped(text: str) -> int:
     """Pages moved to or from swap; psutil would print a warning where /proc/vmstat is missing."""
     return stat_value(text, "pswpin") + stat_value(text, "pswpout")
 

@@ -15,9 +15,9 @@ _KIB = 1024  # /proc/meminfo says "kB" and means KiB
 _SWAP = ("swap_total_bytes", "swap_used_bytes")
 
 
-def parse_meminfo(text: str | None) -> dict[str, int]:
+def parse_meminfo(text: str) -> dict[str, int]:
     """Name -> bytes, for the lines that carry a size."""
-    lines = re.findall(r"^(\w+): *([0-9]{1,19}) kB$", text or "", re.MULTILINE)
+    lines = re.findall(r"^(\w+): *([0-9]{1,19}) kB$", text, re.MULTILINE)
     return {name: int(size) * _KIB for name, size in lines}
 
 

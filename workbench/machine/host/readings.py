@@ -72,7 +72,7 @@ class HostReader:
         """The warmest sensor of the CPU."""
         temperatures: list[int] = []
         for sensor in (self._root / "sys/class/hwmon").glob("hwmon*"):
-            if (read_text(sensor / "name") or "").strip() in _CPU_SENSORS:
+            if read_text(sensor / "name").strip() in _CPU_SENSORS:
                 readings = map(read_int, sensor.glob("temp*_input"))
                 temperatures += [reading for reading in readings if reading is not None]
         if not temperatures:
@@ -105,7 +105,7 @@ def package_energy_j(root: Path = Path("/")) -> tuple[list[float] | None, str]:
     packages = [
         zone
         for zone in zones
-        if zone.name.count(":") == 1 and not (read_text(zone / "name") or "").startswith("psys")
+        if zone.name.count(":") == 1 and not read_text(zone / "name").startswith("psys")
     ]
     if not packages:
         return None, "the kernel shows no RAPL energy counter here"

@@ -6,12 +6,12 @@ NOT_LINUX = "read from /proc and /sys, which only Linux has"
 _LARGEST = 1 << 64  # the kernel's counters are 64 bits wide
 
 
-def read_text(path: Path) -> str | None:
-    """The file's text, or None where it is missing or not ours to read."""
+def read_text(path: Path) -> str:
+    """The file's text; "" where it is missing or not ours to read."""
     try:
         return path.read_bytes().decode("utf-8", "replace")
     except (OSError, ValueError):  # ValueError: a NUL in a path that came from another file
-        return None
+        return ""
 
 
 def read_int(path: Path) -> int | None:
@@ -19,10 +19,10 @@ def read_int(path: Path) -> int | None:
     return parse_int(read_text(path))
 
 
-def parse_int(text: str | None) -> int | None:
+def parse_int(text: str) -> int | None:
     """A decimal integer of at most 64 bits, or None for anything else ("max", "", garbage)."""
     try:
-        value = int((text or "").strip())
+        value = int(text.strip())
     except ValueError:
         return None
     return value if abs(value) < _LARGEST else None

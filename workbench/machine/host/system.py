@@ -28,7 +28,7 @@ def container(root: Path = Path("/")) -> str | None:
         return "podman"
     if (root / ".dockerenv").exists():
         return "docker"
-    groups = read_text(root / "proc/self/cgroup") or ""
+    groups = read_text(root / "proc/self/cgroup")
     named = (name for word, name in _CGROUP_WORDS.items() if word in groups)
     # systemd-nspawn, LXC and podman set the variable for PID 1's children.
     return next(named, os.environ.get("container"))  # noqa: SIM112
@@ -46,7 +46,7 @@ def read_os(root: Path) -> Os:
 def _distribution(root: Path) -> str | None:
     """PRETTY_NAME of os-release(5); the version on macOS."""
     for file in ("etc/os-release", "usr/lib/os-release"):
-        if found := re.search(r"^PRETTY_NAME=(.*)", read_text(root / file) or "", re.MULTILINE):
+        if found := re.search(r"^PRETTY_NAME=(.*)", read_text(root / file), re.MULTILINE):
             return found[1].strip().strip("\"'") or None
     version = platform.mac_ver()[0]
     return f"macOS {version}" if version else None

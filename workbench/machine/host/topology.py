@@ -39,7 +39,7 @@ def caches(root: Path, cpus: set[int]) -> list[Cache]:
             if cpu in covered.get(folder.name, ()):
                 continue  # an earlier CPU shares it
             level = read_int(folder / "level")
-            kind = (read_text(folder / "type") or "").strip().lower()
+            kind = read_text(folder / "type").strip().lower()
             size = parse_size(read_text(folder / "size"))
             if level is not None and kind and size:
                 counts[level, kind, size] += 1
@@ -51,9 +51,9 @@ def caches(root: Path, cpus: set[int]) -> list[Cache]:
     ]
 
 
-def parse_size(text: str | None) -> int | None:
+def parse_size(text: str) -> int | None:
     """Bytes from sysfs's `1024K`."""
-    text = (text or "").strip()
+    text = text.strip()
     unit = _UNITS.get(text[-1:], 1)
     value = parse_int(text.rstrip("KMG"))
     return value * unit if value is not None and value > 0 else None

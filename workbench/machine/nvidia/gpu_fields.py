@@ -44,7 +44,7 @@ def gpu_process(pid: int, used_memory_bytes: int | None, root: Path = Path("/"))
     """The process with its name and user; without them if `pid` is of another pid namespace."""
     folder = root / "proc" / str(pid)
     # A program chooses its name freely, and it is shown on a terminal.
-    name, user = shown((read_text(folder / "comm") or "").strip()) or None, None
+    name, user = shown(read_text(folder / "comm").strip()) or None, None
     with suppress(KeyError, OSError):  # KeyError: a number without a name
         user = pwd.getpwuid(folder.stat().st_uid).pw_name if name else None
     return GpuProcess(pid, used_memory_bytes, name, user)

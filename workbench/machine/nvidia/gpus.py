@@ -164,8 +164,8 @@ def on_the_bus(root: Path) -> list[str]:
     return [
         device.name
         for device in sorted((root / "sys/bus/pci/devices").glob("*"))
-        if (read_text(device / "vendor") or "").strip() == _NVIDIA_VENDOR
-        and (read_text(device / "class") or "").startswith(_DISPLAY_CLASS)
+        if read_text(device / "vendor").strip() == _NVIDIA_VENDOR
+        and read_text(device / "class").startswith(_DISPLAY_CLASS)
     ]
 
 

@@ -80,11 +80,11 @@ def nvml_answer(process: QueryProcess | Reason, deadline_s: float) -> tuple[Nvml
 
 
 def cuda_answer(
-    process: QueryProcess | Reason, deadline_s: float, since_s: float | None = None
+    process: QueryProcess | Reason, deadline_s: float, *, since_start: bool = False
 ) -> CudaAnswer:
     if isinstance(process, Reason):
         return failed(process)
-    answer = process.answer(Decoder(CudaAnswer).decode, deadline_s, since_s)
+    answer = process.answer(Decoder(CudaAnswer).decode, deadline_s, since_start=since_start)
     process.close()
     return failed(ending(answer, "CUDA")) if isinstance(answer, Ended) else answer
 
@@ -105,11 +105,11 @@ class GpuProbes:
         self._cuda = missing(CUDA_LIBRARY) or start_probe("cuda")
 
     def collect(self, deadline_s: float) -> tuple[Nvml, list[Gpu], CudaAnswer]:
-        since_s = time.monotonic()
+        begun_s = time.monotonic()
         nvml, gpus = nvml_answer(self._nvml, deadline_s)
         # A GPU on which NVML hangs makes CUDA hang too, which has had the same time by then.
-        hung = time.monotonic() - since_s >= deadline_s
-        return nvml, gpus, cuda_answer(self._cuda, deadline_s, since_s if hung else None)
+        hung = time.monotonic() - begun_s >= deadline_s
+        return nvml, gpus, cuda_answer(self._cuda, deadline_s, since_start=hung)
 
 
 class GpuSampler:

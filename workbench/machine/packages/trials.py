@@ -1,7 +1,6 @@
 """Runs `stack_trial` for several packages, each in a process of its own."""
 
-import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -24,24 +23,21 @@ class Trial(msgspec.Struct, frozen=True):
 
 
 def try_packages(
-    names: Iterable[str], python: str | None = None, *, at_once: bool = True
+    names: Sequence[str], python: str | None = None, *, at_once: bool = True
 ) -> dict[str, Trial]:
     """Package -> trial; a crash or a hang is that package's failure.
 
     `at_once` is not for GPUs that admit one process at a time.
     """
     file = Path(stack_trial.__file__)
-    started: Iterable[tuple[str, QueryProcess, float]] = (
-        (name, QueryProcess(command(file, name, python=python)), time.monotonic()) for name in names
-    )
-    if at_once:
-        started = list(started)
-    return {name: _answer(process, since_s) for name, process, since_s in started}
+    processes = (QueryProcess(command(file, name, python=python)) for name in names)
+    started = list(processes) if at_once else processes
+    return dict(zip(names, map(_answer, started), strict=True))
 
 
-def _answer(process: QueryProcess, since_s: float) -> Trial:
+def _answer(process: QueryProcess) -> Trial:
     decode = msgspec.json.Decoder(Trial).decode
-    trial = process.answer(lambda line: decode(printable_json(line)), DEADLINE_S, since_s)
+    trial = process.answer(lambda line: decode(printable_json(line)), DEADLINE_S, since_start=True)
     process.close()
     if isinstance(trial, Ended):
         return Trial(failure=f"the process that tried it {trial.message}")
