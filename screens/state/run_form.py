@@ -141,8 +141,11 @@ class RunForm:
         """The budget of the entry with its effort, where none is typed."""
         is_model = self.entry == OWN and self.texts.get("kind") == own_form.MODEL
         effort, named = self.texts["effort"], self.texts["scenarios"].strip()
+        is_table = self.entry == SCENARIOS
         return Request(
-            all_scenarios=self.before.all_scenarios and self.entry == SCENARIOS and not named,
+            workloads=() if is_table else (self.entry,),
+            crossover=self.before.crossover and is_table,
+            all_scenarios=self.before.all_scenarios and is_table and not named,
             model=ModelQuestion("") if is_model else None,
             quick=effort == QUICK,
             thorough=effort == THOROUGH,

@@ -234,6 +234,6 @@ def test_the_budget_shown_is_the_one_that_the_entry_gets() -> None:
         assert shown["budget"] == expected, (entry, kind, effort)
         assert shown["threads"] == ("as proposed" if entry == "own" else "all cores")
     every = RunForm(Request(all_scenarios=True))
-    for names, expected in (("", "300"), ("training", "60")):
+    for names, expected in (("", "300"), ("training", "45")):
         every.texts["scenarios"] = names
         assert next(f.default for f in every.fields() if f.key == "budget") == expected
