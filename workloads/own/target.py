@@ -199,11 +199,11 @@ def _users_line(error: BaseException) -> str:
 
 def kept_result(first_s: float, later_s: float, factor: float) -> list[str]:
     """A note where a first call takes `factor` times as long as a later one with equal inputs, and
-    more than a start does, as if the code kept its result; empty otherwise."""
+    more than a start does, as if the code compiled, or kept its result; empty otherwise."""
     if first_s <= max(START_S, factor * later_s):
         return []
     times = f"a first call takes {first_s / later_s:.0f}x as long as a later one with equal inputs"
-    return [f"{times}; if it keeps results, only reading them is timed"]
+    return [f"{times}: it compiles then, or it keeps results, and only reading them is timed"]
 
 
 def is_users(file: str) -> bool:
