@@ -142,7 +142,7 @@ class FunctionTask(Task):
             shared = drawn.keys() & before.keys()  # the sides of `ab` may have others
             apart = max((relative_error(drawn[n], before[n]) for n in shared), default=0.0)
             if inputs != first_inputs or apart > self._limit:
-                why = "its inputs, or arrays of its module, are not the same each time"
+                why = "its inputs, or arrays of its module, differ each time: seed them"
             elif self.spread > MOST_SPREAD:
                 why = "two equal calls differ"
             else:

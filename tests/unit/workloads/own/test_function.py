@@ -198,7 +198,7 @@ def test_the_functions_own_check_decides(code, name: str, error: str, says: str)
     ("name", "why"),
     [
         ("drifts", "two equal calls differ"),
-        ("unseeded", "its inputs, or arrays of its module, are not the same each time"),
+        ("unseeded", "its inputs, or arrays of its module, differ each time: seed them"),
         ("opaque", "its result holds values of type object"),
         ("leaves_nothing", "it returns nothing"),
     ],
@@ -234,7 +234,7 @@ print(found.value, found.reference)
         ("np.random.rand(4)", function.FIRST),
         (
             "np.random.default_rng().random(4)",
-            "not checked: its inputs, or arrays of its module, are not the same each time",
+            "not checked: its inputs, or arrays of its module, differ each time: seed them",
         ),
     ],
 )
