@@ -41,6 +41,8 @@ class TrainingParts:
         if isinstance(self.loss, type):
             kind = self.loss.__name__
             raise unusable(f"the loss of {one.name} is the class {kind}", f"write {kind}()")
+        if isinstance(one.module, torch.jit.ScriptModule):  # its copies have no weights to optimise
+            raise unusable(f"{one.name} is compiled by torch.jit", "train the module without it")
         self.one = one
         self.starts: Any = None  # a DataLoader's function that prepares each of its processes
         self.resizable = True  # whether its data come in batches of any size
