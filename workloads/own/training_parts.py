@@ -1,15 +1,16 @@
 """How a user's module is trained: the functions next to `build`, found by their names.
 
-`loss(output)` or `loss(output, batch)`, `optimizer(parameters)`, and `dataset()` with `collate`, or
-`loader(batch_size, num_workers, pin_memory)`; `dataset` and `loader` may be such objects instead.
-All are optional where the module returns its loss.
+`loss(output)` or `loss(output, batch)`, `optimizer(parameters)` or `optimizer(model)`, and
+`dataset()` with `collate`, or `loader(batch_size, num_workers, pin_memory)`; `dataset` and `loader`
+may be such objects instead, and a loader that takes less is called once for such an object.  All
+are optional where the module returns its loss.
 """
 
 import copy
 import inspect
 import multiprocessing
 import sys
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -25,6 +26,7 @@ from .tree import Example, binds, tensors
 Batches = Generator[Any, None, None]
 ENDLESS = 10**12  # samples
 DEFAULT_BATCH = 32  # samples from a data set, where no batch is named
+LOADING = {"batch_size": 1, "num_workers": 0, "pin_memory": False}  # what a loader takes
 IN_LOADER = "in DataLoader worker process"  # torch/_utils.py, ExceptionWrapper
 NO_BUILDER = "name a builder, package.module:build, with loss(output, batch) next to it"
 TAKE_TARGET = "loss(output, batch) gets the whole batch: take the target from it, as by batch[1]"
@@ -48,8 +50,10 @@ class TrainingParts:
         self.resizable = True  # whether its data come in batches of any size
         self.optimizer = next(filter(None, map(maker_of, one.found("optimizer"))), None)
         self.batch = one.code.batch or DEFAULT_BATCH
-        if self.loader is None and self.dataset is None:
-            self._take_held()
+        if self.loader is not None and not binds(self.loader, **LOADING):
+            self._take_held([self._called_once(self.loader)])
+        elif self.loader is None and self.dataset is None:
+            self._take_held([each for name in ("dataset", "loader") for each in one.found(name)])
         self.data = "loader" if self.loader else "dataset" if self.dataset else None
         self.judges_batch = self.loss is not None and binds(self.loss, None, None)
         self._judges_target = self.judges_batch and _takes_target(self.loss)
@@ -59,12 +63,24 @@ class TrainingParts:
         self._names = None if inspect.Parameter.VAR_KEYWORD in kinds else set(taken)
         self._most = None if any_number in kinds else sum(kind < any_number for kind in kinds)
 
-    def _take_held(self) -> None:
+    def _called_once(self, loader: Any) -> Any:
+        """The DataLoader of a function that takes only some of the settings."""
+        from torch.utils.data import DataLoader
+
+        settings = {**LOADING, "batch_size": self.batch}
+        taken = inspect.signature(loader).parameters
+        with user_errors(f"loader of {self.one.name}"):
+            made = loader(**{name: x for name, x in settings.items() if name in taken})
+        if isinstance(made, DataLoader):
+            return made
+        text = f"loader of {self.one.name} returns a {type(made).__name__}, no DataLoader"
+        raise unusable(text, f"let it take {', '.join(LOADING)}")
+
+    def _take_held(self, held: Sequence[Any]) -> None:
         """Take a data set that stands next to `build`, or that of a DataLoader there, as torch's
         own loader would; a loader that makes its own batches is taken itself."""
         from torch.utils.data import DataLoader, Dataset
 
-        held = [each for name in ("dataset", "loader") for each in self.one.found(name)]
         for found in reversed(held):  # loaders, then data sets, which replace theirs; nearest last
             if isinstance(found, DataLoader) and found.batch_size is not None:
                 self.batch = self.one.code.batch or found.batch_size
@@ -151,11 +167,10 @@ class TrainingParts:
 
     def optimiser(self, module: Any, *, fused: bool = False) -> Any:
         """The user's optimiser, else AdamW; `fused`: in one kernel, or else a WorkloadError."""
-        weights = [weight for weight in module.parameters() if weight.requires_grad]
-        if not weights:
+        if not any(weight.requires_grad for weight in module.parameters()):
             raise unusable(f"{self.one.name} has no weights that require gradients")
         with user_errors(f"optimizer of {self.one.name}"):
-            made = (self.optimizer or torch.optim.AdamW)(weights)
+            made = (self.optimizer or maker_of(torch.optim.AdamW))(module)
             closure = inspect.signature(made.step).parameters.get("closure")
         kind = type(made)
         if closure is not None and closure.default is inspect.Parameter.empty:
@@ -217,14 +232,18 @@ class TrainingParts:
 
 # It has an import of its own, since `save` copies it.
 def maker_of(found: Any) -> Any:
-    """The function that makes an optimiser, or one that makes others like it, else None."""
+    """The function that makes an optimiser of a module, or one like `found`; None for others."""
     import torch
 
-    if not isinstance(found, torch.optim.Optimizer):
-        return found if callable(found) else None
-    kind: Any = type(found)
-    taken = inspect.signature(kind).parameters
-    return partial(kind, **{k: value for k, value in found.defaults.items() if k in taken})
+    if isinstance(found, torch.optim.Optimizer):
+        kind: Any = type(found)
+        taken = inspect.signature(kind).parameters
+        found = partial(kind, **{k: value for k, value in found.defaults.items() if k in taken})
+    if not callable(found):
+        return None
+    if next(iter(inspect.signature(found).parameters), "") in ("model", "module", "net", "network"):
+        return found
+    return lambda model: found([x for x in model.parameters() if x.requires_grad])
 
 
 def _like(found: Any, *, num_workers: int, pin_memory: bool, **_: object) -> Any:
