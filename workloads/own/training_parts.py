@@ -31,6 +31,7 @@ IN_LOADER = "in DataLoader worker process"  # torch/_utils.py, ExceptionWrapper
 NO_BUILDER = "name a builder, package.module:build, with loss(output, batch) next to it"
 TAKE_TARGET = "loss(output, batch) gets the whole batch: take the target from it, as by batch[1]"
 HINT = "define `def loss(output, batch): return F.cross_entropy(output, batch[1])` or the like"
+WRAP_STEP = "wrap it in a module whose `forward(self, batch)` returns its `training_step(batch, 0)`"
 WITH_TARGET = ", and let inputs(batch) return the target too"
 
 
@@ -163,6 +164,8 @@ class TrainingParts:
     def _no_loss(self, text: str) -> WorkloadError:
         if self.one.namespace is None:
             return unusable(text, NO_BUILDER)
+        if self.loss is None and hasattr(self.one.module, "training_step"):
+            return unusable(text, WRAP_STEP)
         return unusable(text, HINT if self.data else HINT + WITH_TARGET)
 
     def optimiser(self, module: Any, *, fused: bool = False) -> Any:
