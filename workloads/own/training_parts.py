@@ -61,6 +61,8 @@ class TrainingParts:
         taken = inspect.signature(one.module.forward).parameters
         kinds = [each.kind for each in taken.values()]
         any_number = inspect.Parameter.VAR_POSITIONAL
+        needed = (x for x in taken.values() if x.kind < any_number and x.default is x.empty)
+        self._least = max(1, len(list(needed)))
         self._names = None if inspect.Parameter.VAR_KEYWORD in kinds else set(taken)
         self._most = None if any_number in kinds else sum(kind < any_number for kind in kinds)
 
@@ -100,11 +102,13 @@ class TrainingParts:
 
         A dictionary is passed by keyword, as far as `forward` names its keys, and whole if it names
         none.  A list or tuple is passed by position, without its last entry where `loss` takes the
-        batch too; inputs without data lose only what `forward` cannot take.  A `forward(batch)`
-        that returns its loss gets it whole.
+        batch too; inputs without data keep that if `forward` needs it.  A `forward(batch)` that
+        returns its loss gets it whole.
         """
         if isinstance(batch, Example):
-            return Example(batch.args[: self._most], self._taken(batch.kwargs))
+            has_target = self.judges_batch and not batch.kwargs and len(batch.args) > self._least
+            args = batch.args[:-1] if has_target else batch.args
+            return Example(args[: self._most], self._taken(batch.kwargs))
         if isinstance(batch, Mapping):
             named = self._taken(batch)
             return Example((), named) if named else Example((batch,), {})
@@ -124,9 +128,9 @@ class TrainingParts:
         example = self.arguments(batch)
         output = module(*example.args, **example.kwargs)
         if self._judges_target:
-            loss = self.loss(output, self._target(batch))
+            loss = self._loss_of(output, self._target(batch), HINT)
         elif self.judges_batch:
-            loss = self._loss_of(output, as_given(batch))
+            loss = self._loss_of(output, as_given(batch), TAKE_TARGET)
         elif self.loss is not None:
             loss = self.loss(output)
         else:
@@ -138,12 +142,12 @@ class TrainingParts:
         where = "its output" if self.loss is None else "its loss function"
         raise self._no_loss(f"{where} gives a {type(loss).__name__}{shape}, not a scalar loss")
 
-    def _loss_of(self, output: Any, batch: Any) -> Any:
-        """The user's loss; one that takes a target where it gets a batch shows it by its error."""
+    def _loss_of(self, output: Any, given: Any, hint: str) -> Any:
+        """The user's loss; one that takes something else shows it by its error."""
         try:
-            return self.loss(output, batch)
+            return self.loss(output, given)
         except (AttributeError, TypeError):
-            with user_errors(f"the loss of {self.one.name}", TAKE_TARGET):
+            with user_errors(f"the loss of {self.one.name}", hint):
                 raise
 
     @property

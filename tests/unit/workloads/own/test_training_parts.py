@@ -84,6 +84,15 @@ def test_inputs_lose_what_forward_cannot_take() -> None:
     assert (found.args, found.kwargs) == ((1,), {})
 
 
+def test_a_target_of_inputs_is_no_option_of_forward() -> None:
+    def loss(output: Any, batch: Any) -> None: ...
+
+    assert TrainingParts(Stub(Answer(), loss=loss)).arguments(Example((1, 2), {})).args == (1,)
+    assert TrainingParts(Stub(Answer())).arguments(Example((1, 2), {})).args == (1, 2)
+    both = TrainingParts(Stub(nn.Bilinear(2, 2, 2), loss=loss))
+    assert both.arguments(Example((1, 2), {})).args == (1, 2), "forward needs it"
+
+
 @pytest.mark.parametrize(
     ("loss", "code", "message"),
     [
@@ -263,6 +272,15 @@ class Packaged(nn.Module):
 
 def test_a_loss_module_of_a_package_gets_the_target(tmp_path: Path) -> None:
     assert examined(supervised(loss=Packaged()), tmp_path)["loss"] == "output, batch[-1]"
+
+
+def test_a_loss_of_torch_that_gets_another_output_has_a_remedy(tmp_path: Path) -> None:
+    one = supervised(loss=CROSS_ENTROPY)
+    one.module = nn.LSTM(3, 2)  # returns its state too
+    with fails_with(
+        "user_code", "^the loss of net:build: TypeError", hint="def loss(output, batch)"
+    ):
+        examined(one, tmp_path)
 
 
 def test_a_loss_of_the_users_that_expects_the_target_is_explained(tmp_path: Path) -> None:
