@@ -110,6 +110,7 @@ def test_an_iterator_is_made_anew_for_each_call_and_is_no_result(code) -> None:
             "works:remembers keeps its results, so only its cache would be timed",
         ),
         ("NUMBER", "bad_target", "works:NUMBER is not a function"),
+        ("Shop.open", "bad_target", "works:Shop.open is a method without its object"),
         ("raises", "user_code", "works:raises: ValueError: no such axis (works.py:106)"),
         (
             "joins",
