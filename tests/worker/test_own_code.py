@@ -154,14 +154,14 @@ def test_a_command_races_with_each_value(advise: Advise) -> None:
     [
         (("--function", "shop:nothing_here"), 2, "nothing_here"),
         (("--function", "shop:raises"), 1, "no such shelf"),
-        (("--function", "hangs:work"), 1, "no answer within"),
+        (("--function", "hangs:work"), 1, "import of hangs: no answer within"),
         (("--command", f"{PYTHON} -c 'print(1)'", "--until", "never"), 1, "never"),
         (("--torch", "modules:nothing_here"), 2, "nothing_here"),
         (("--torch", "modules:fails"), 1, "KeyError"),
         (("--torch", "modules:hangs"), 1, "no answer within"),
     ],
     ids=[
-        *("a wrong name", "an error", "a hang", "a missing line"),
+        *("a wrong name", "an error", "a hang at import", "a missing line"),
         *("no such builder", "an error in forward", "a hang in forward"),
     ],
 )

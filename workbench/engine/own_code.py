@@ -39,7 +39,7 @@ from ..records.code import CodeAdvice, CodeFacts, SavedCode
 from ..records.reason import Reason
 from ..records.verdict import Crossover
 from ..report.candidate import Row
-from ..worker.code import COMMAND, FUNCTION, MODULES, OWN, TORCH
+from ..worker.code import COMMAND, FUNCTION, IMPORTING, MODULES, OWN, TORCH
 from ..worker.session_options import ONNX_BACKENDS
 from .context import RunContext
 from .own_exports import EXPORTER, Exports, consult, importing_meanwhile
@@ -58,6 +58,7 @@ NOT_USABLE = ("bad_target", "bad_input", "missing_package", "unsupported")
 # Failures on the CPU after which a module is examined on a GPU: its operators may be CUDA's alone.
 NOT_ON_A_CPU = ("needs_gpu", "user_code", "no_memory", "timeout", "worker_died")
 HANGS = "make it return sooner, or raise --budget"
+IMPORTS = "let its import do less, or raise --budget"
 SLOW = "pass a smaller batch after --, or raise --budget"
 SAVE_S, SAVE_SHARE = 10.0, 0.2  # reserved for --save-best: seconds, or share if that is less
 
@@ -120,7 +121,10 @@ class OwnCode:
         place = "cpu" if self.request.with_cpu else self._code.home
         case = Case(OWN, place, BACKENDS[kind], "fp32" if kind == TORCH else "")
         if reason.hint == HINTS["timeout"]:
-            reason = msgspec.structs.replace(reason, hint=SLOW if self._code.is_script else HANGS)
+            text, hint = reason.message, SLOW if self._code.is_script else HANGS
+            if Path(self._code.folder, IMPORTING).exists():
+                text, hint = f"import of {self._code.target.partition(':')[0]}: {text}", IMPORTS
+            reason = msgspec.structs.replace(reason, message=text, hint=hint)
         return replace(self.plan, cases=[case], refused=reason)
 
     def _planned(self, space: Space, load_s: float) -> list[RowPlan]:

@@ -164,7 +164,8 @@ class Preparation:
         late = self._share.end_s - now < self.longest_s and any(map(self.holds, self._plan.cases))
         if left_s <= need_s or late:
             raise Refused(self.untried(case))
-        if reason := self._occupied(case) or self._uncaptured(case) or self._refusal(case, left_s):
+        known = self._occupied(case) or self._uncaptured(case) or self._never_ready(case)
+        if reason := known or self._refusal(case, left_s):
             raise Refused(reason)
         self._context.record(ev.CasePreparing, case=case.id)
         self._probe_small(case)
@@ -208,6 +209,19 @@ class Preparation:
         like = [o for o in self._plan.cases if (o.mode, o.device) == (case.mode, case.device)]
         reasons = (candidates[other.id].reason for other in like)
         return next((why for why in reasons if why and why.hint == UNCAPTURED), None)
+
+    def _never_ready(self, case: Case) -> Reason | None:
+        """Why a reduced precision is not tried on the CPU in another mode, or with other loaders:
+        it was not ready, and each attempt costs its time and the worker of all."""
+        if case.device_kind != "cpu" or case.precision not in EMULATED:
+            return None
+        of_all = replace(case, mode=None, tuning={})
+        like = [o for o in self._plan.cases if replace(o, mode=None, tuning={}) == of_all]
+        reasons = [self._context.report.candidates[o.id].reason for o in like if not o.is_compiled]
+        for why in filter(None, reasons):
+            if why.code == "timeout" or why.message.startswith(NOT_READY):
+                return msgspec.structs.replace(why, message=f"{why.message} (in another form)")
+        return None
 
     def _refusal(self, case: Case, left_s: float) -> Reason | None:
         """Why a case is not even tried: no price, too long to compile, not enough memory."""

@@ -76,6 +76,9 @@ class FunctionTask(Task):
         self._inputs: Callable[..., Any] | None = getattr(self.function, "inputs", None)
         self._own_check: Callable[[Any], Any] | None = getattr(self.function, "check", None)
         self._signature = takes = _signature(self.function, code.name)
+        if next(iter(takes.parameters), "") == "self":
+            text = f"{code.name} is a method without its object"
+            raise WorkloadError(text, code="bad_target", hint="name the method of an object there")
         if self._inputs is not None:
             takes = _signature(self._inputs, f"{code.name}.inputs")
         self.takes_device = takes_device(self.function) or takes_device(self._inputs)
@@ -142,7 +145,7 @@ class FunctionTask(Task):
             shared = drawn.keys() & before.keys()  # the sides of `ab` may have others
             apart = max((relative_error(drawn[n], before[n]) for n in shared), default=0.0)
             if inputs != first_inputs or apart > self._limit:
-                why = "its inputs, or arrays of its module, are not the same each time"
+                why = "its inputs, or arrays of its module, differ each time: seed them"
             elif self.spread > MOST_SPREAD:
                 why = "two equal calls differ"
             else:

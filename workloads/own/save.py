@@ -82,9 +82,8 @@ model.load_state_dict({weights})
 """
 TRAINED = """places = found, namespace, sys.modules.get(getattr(found, "__module__", None) or "")
 loss = next(filter(callable, found_in(places, "loss")), None)
-makers = filter(None, map(maker_of, found_in(places, "optimizer")))
-trained = [weight for weight in model.parameters() if weight.requires_grad]
-optimizer = next(makers, torch.optim.AdamW)(trained)
+makers = map(maker_of, [*found_in(places, "optimizer"), torch.optim.AdamW])
+optimizer = next(filter(None, makers))(model)
 """
 WORK = """
 def renewed():

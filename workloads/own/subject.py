@@ -155,7 +155,8 @@ class Subject:
                 raise unusable(text, "let the first axis of every input be the batch")
             return made
         if given is None:
-            hint = "return (module, args) from it, or define inputs(batch) next to it"
+            way = "define dataset()" if self.code.train else "return (module, args) from it"
+            hint = f"{way}, or define inputs(batch) next to it"
             raise unusable(f"{self.name} gives no inputs to call its module with", hint)
         if given.batch is None or batch is None:
             text = f"the inputs of {self.name} share no first axis, so there is no other batch"

@@ -1,15 +1,16 @@
 """How a user's module is trained: the functions next to `build`, found by their names.
 
-`loss(output)` or `loss(output, batch)`, `optimizer(parameters)`, and `dataset()` with `collate`, or
-`loader(batch_size, num_workers, pin_memory)`; `dataset` and `loader` may be such objects instead.
-All are optional where the module returns its loss.
+`loss(output)` or `loss(output, batch)`, `optimizer(parameters)` or `optimizer(model)`, and
+`dataset()` with `collate`, or `loader(batch_size, num_workers, pin_memory)`; `dataset` and `loader`
+may be such objects instead, and a loader that takes less is called once for such an object.  All
+are optional where the module returns its loss.
 """
 
 import copy
 import inspect
 import multiprocessing
 import sys
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -25,10 +26,12 @@ from .tree import Example, binds, tensors
 Batches = Generator[Any, None, None]
 ENDLESS = 10**12  # samples
 DEFAULT_BATCH = 32  # samples from a data set, where no batch is named
+LOADING = {"batch_size": 1, "num_workers": 0, "pin_memory": False}  # what a loader takes
 IN_LOADER = "in DataLoader worker process"  # torch/_utils.py, ExceptionWrapper
 NO_BUILDER = "name a builder, package.module:build, with loss(output, batch) next to it"
-TAKE_TARGET = "loss(output, batch) gets the whole batch: take the target from it, as by batch[1]"
+TAKE_TARGET = "let it take what the module returns and the whole batch, whose target is batch[1]"
 HINT = "define `def loss(output, batch): return F.cross_entropy(output, batch[1])` or the like"
+WRAP_STEP = "wrap it in a module whose `forward(self, batch)` returns its `training_step(batch, 0)`"
 WITH_TARGET = ", and let inputs(batch) return the target too"
 
 
@@ -41,28 +44,46 @@ class TrainingParts:
         if isinstance(self.loss, type):
             kind = self.loss.__name__
             raise unusable(f"the loss of {one.name} is the class {kind}", f"write {kind}()")
+        if isinstance(one.module, torch.jit.ScriptModule):  # its copies have no weights to optimise
+            raise unusable(f"{one.name} is compiled by torch.jit", "train the module without it")
         self.one = one
         self.starts: Any = None  # a DataLoader's function that prepares each of its processes
         self.resizable = True  # whether its data come in batches of any size
         self.optimizer = next(filter(None, map(maker_of, one.found("optimizer"))), None)
         self.batch = one.code.batch or DEFAULT_BATCH
-        if self.loader is None and self.dataset is None:
-            self._take_held()
+        if self.loader is not None and not binds(self.loader, **LOADING):
+            self._take_held([self._called_once(self.loader)])
+        elif self.loader is None and self.dataset is None:
+            self._take_held([each for name in ("dataset", "loader") for each in one.found(name)])
         self.data = "loader" if self.loader else "dataset" if self.dataset else None
         self.judges_batch = self.loss is not None and binds(self.loss, None, None)
         self._judges_target = self.judges_batch and _takes_target(self.loss)
         taken = inspect.signature(one.module.forward).parameters
         kinds = [each.kind for each in taken.values()]
         any_number = inspect.Parameter.VAR_POSITIONAL
+        needed = (x for x in taken.values() if x.kind < any_number and x.default is x.empty)
+        self._least = max(1, len(list(needed)))
         self._names = None if inspect.Parameter.VAR_KEYWORD in kinds else set(taken)
         self._most = None if any_number in kinds else sum(kind < any_number for kind in kinds)
 
-    def _take_held(self) -> None:
+    def _called_once(self, loader: Any) -> Any:
+        """The DataLoader of a function that takes only some of the settings."""
+        from torch.utils.data import DataLoader
+
+        settings = {**LOADING, "batch_size": self.batch}
+        taken = inspect.signature(loader).parameters
+        with user_errors(f"loader of {self.one.name}"):
+            made = loader(**{name: x for name, x in settings.items() if name in taken})
+        if isinstance(made, DataLoader):
+            return made
+        text = f"loader of {self.one.name} returns a {type(made).__name__}, no DataLoader"
+        raise unusable(text, f"let it take {', '.join(LOADING)}")
+
+    def _take_held(self, held: Sequence[Any]) -> None:
         """Take a data set that stands next to `build`, or that of a DataLoader there, as torch's
         own loader would; a loader that makes its own batches is taken itself."""
         from torch.utils.data import DataLoader, Dataset
 
-        held = [each for name in ("dataset", "loader") for each in self.one.found(name)]
         for found in reversed(held):  # loaders, then data sets, which replace theirs; nearest last
             if isinstance(found, DataLoader) and found.batch_size is not None:
                 self.batch = self.one.code.batch or found.batch_size
@@ -81,11 +102,13 @@ class TrainingParts:
 
         A dictionary is passed by keyword, as far as `forward` names its keys, and whole if it names
         none.  A list or tuple is passed by position, without its last entry where `loss` takes the
-        batch too; inputs without data lose only what `forward` cannot take.  A `forward(batch)`
-        that returns its loss gets it whole.
+        batch too; inputs without data keep that if `forward` needs it.  A `forward(batch)` that
+        returns its loss gets it whole.
         """
         if isinstance(batch, Example):
-            return Example(batch.args[: self._most], self._taken(batch.kwargs))
+            has_target = self.judges_batch and not batch.kwargs and len(batch.args) > self._least
+            args = batch.args[:-1] if has_target else batch.args
+            return Example(args[: self._most], self._taken(batch.kwargs))
         if isinstance(batch, Mapping):
             named = self._taken(batch)
             return Example((), named) if named else Example((batch,), {})
@@ -105,9 +128,9 @@ class TrainingParts:
         example = self.arguments(batch)
         output = module(*example.args, **example.kwargs)
         if self._judges_target:
-            loss = self.loss(output, self._target(batch))
+            loss = self._loss_of(output, self._target(batch), HINT)
         elif self.judges_batch:
-            loss = self._loss_of(output, as_given(batch))
+            loss = self._loss_of(output, as_given(batch), TAKE_TARGET)
         elif self.loss is not None:
             loss = self.loss(output)
         else:
@@ -119,12 +142,12 @@ class TrainingParts:
         where = "its output" if self.loss is None else "its loss function"
         raise self._no_loss(f"{where} gives a {type(loss).__name__}{shape}, not a scalar loss")
 
-    def _loss_of(self, output: Any, batch: Any) -> Any:
-        """The user's loss; one that takes a target where it gets a batch shows it by its error."""
+    def _loss_of(self, output: Any, given: Any, hint: str) -> Any:
+        """The user's loss; one that takes something else shows it by its error."""
         try:
-            return self.loss(output, batch)
+            return self.loss(output, given)
         except (AttributeError, TypeError):
-            with user_errors(f"the loss of {self.one.name}", TAKE_TARGET):
+            with user_errors(f"the loss of {self.one.name}", hint):
                 raise
 
     @property
@@ -145,15 +168,16 @@ class TrainingParts:
     def _no_loss(self, text: str) -> WorkloadError:
         if self.one.namespace is None:
             return unusable(text, NO_BUILDER)
+        if self.loss is None and hasattr(self.one.module, "training_step"):
+            return unusable(text, WRAP_STEP)
         return unusable(text, HINT if self.data else HINT + WITH_TARGET)
 
     def optimiser(self, module: Any, *, fused: bool = False) -> Any:
         """The user's optimiser, else AdamW; `fused`: in one kernel, or else a WorkloadError."""
-        weights = [weight for weight in module.parameters() if weight.requires_grad]
-        if not weights:
+        if not any(weight.requires_grad for weight in module.parameters()):
             raise unusable(f"{self.one.name} has no weights that require gradients")
         with user_errors(f"optimizer of {self.one.name}"):
-            made = (self.optimizer or torch.optim.AdamW)(weights)
+            made = (self.optimizer or maker_of(torch.optim.AdamW))(module)
             closure = inspect.signature(made.step).parameters.get("closure")
         kind = type(made)
         if closure is not None and closure.default is inspect.Parameter.empty:
@@ -215,14 +239,18 @@ class TrainingParts:
 
 # It has an import of its own, since `save` copies it.
 def maker_of(found: Any) -> Any:
-    """The function that makes an optimiser, or one that makes others like it, else None."""
+    """The function that makes an optimiser of a module, or one like `found`; None for others."""
     import torch
 
-    if not isinstance(found, torch.optim.Optimizer):
-        return found if callable(found) else None
-    kind: Any = type(found)
-    taken = inspect.signature(kind).parameters
-    return partial(kind, **{k: value for k, value in found.defaults.items() if k in taken})
+    if isinstance(found, torch.optim.Optimizer):
+        kind: Any = type(found)
+        taken = inspect.signature(kind).parameters
+        found = partial(kind, **{k: value for k, value in found.defaults.items() if k in taken})
+    if not callable(found):
+        return None
+    if next(iter(inspect.signature(found).parameters), "") in ("model", "module", "net", "network"):
+        return found
+    return lambda model: found([x for x in model.parameters() if x.requires_grad])
 
 
 def _like(found: Any, *, num_workers: int, pin_memory: bool, **_: object) -> Any:

@@ -12,8 +12,9 @@ from workbench.pool.pool import HINTS, WorkerFailed
 from workbench.records import events as ev
 from workbench.records.reason import Reason
 from workbench.report.report import Report
-from workbench.worker.code import Code
+from workbench.worker.code import IMPORTING, Code
 
+HUNG = Reason("timeout", "no answer within 9 s", HINTS["timeout"])
 RAISED = Reason("user_code", "shop.model: ValueError: no weights")
 
 
@@ -36,9 +37,19 @@ def test_a_module_that_fixes_its_batch_takes_no_other() -> None:
 
 
 def test_code_that_hangs_gets_a_remedy_that_fits() -> None:
-    hung = Reason("timeout", "no answer within 9 s", HINTS["timeout"])
-    (candidate,) = Report.of(raced(failures={"examine": hung})).rows["own"].candidates
+    (candidate,) = Report.of(raced(failures={"examine": HUNG})).rows["own"].candidates
     assert candidate.reason.hint == "make it return sooner, or raise --budget"
+
+
+def test_an_import_that_takes_too_long_is_named() -> None:
+    class Importing(SimulatedOwn):
+        def consult(self, request: dict[str, Any]) -> dict[str, Any]:
+            Path(Code.of(request["code"]).folder, IMPORTING).touch()
+            raise WorkerFailed(HUNG)
+
+    (candidate,) = Report.of(raced(Importing)).rows["own"].candidates
+    assert candidate.reason.message == "import of shop.model: no answer within 9 s"
+    assert candidate.reason.hint == "let its import do less, or raise --budget"
 
 
 def test_a_module_gets_its_time_after_that_of_its_script(tmp_path, monkeypatch) -> None:

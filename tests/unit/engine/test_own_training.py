@@ -3,6 +3,7 @@
 import re
 from typing import Any, ClassVar
 
+import pytest
 from simulated_own import FACTS, SimulatedOwn, raced
 
 from workbench.contract import Case
@@ -109,6 +110,18 @@ def test_the_code_as_written_has_had_a_turn_before_other_precisions_are_tried() 
     assert {(case.precision, case.mode) for case in planned.cases} == {("fp32", None)}
     first = Report.of(events).rows["own"].candidates[0]
     assert first.blocks
+
+
+class HangsInLayouts(Hangs):
+    facts: ClassVar[dict[str, Any]] = {**FACTS, "data": "dataset", "convolves": True}
+
+
+@pytest.mark.parametrize("budget_s", [45.0, 90.0], ids=["late", "failed"])
+def test_a_precision_that_is_never_ready_is_not_tried_in_another_form(budget_s) -> None:
+    report = Report.of(raced(HangsInLayouts, own=QUESTION, budget_s=budget_s))
+    half = [c for c in report.rows["own"].candidates if c.case.precision == "fp16"]
+    first, *others = (each.reason.message for each in half)
+    assert set(others) == {f"{first} (in another form)"}
 
 
 def test_other_precisions_and_modes_that_had_no_time_are_named() -> None:

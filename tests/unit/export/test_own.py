@@ -4,6 +4,7 @@ import own_runs
 import pytest
 from msgspec.structs import replace
 
+from workbench.contract import Accuracy
 from workbench.export.text import run_text, summary_text
 from workbench.export.view.derived import RunView
 from workbench.export.view.events import log_line
@@ -63,6 +64,17 @@ def test_long_inputs_of_a_module_are_cut_and_stay() -> None:
     lines = [text.plain for text in module_lines(report, 80)]
     assert any("raced  input_ids=8x16" in line for line in lines)
     assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["in the race", "before it"])
+def test_a_note_says_once_why_results_were_not_checked(known: bool) -> None:
+    report = Report.of(own_runs.function())
+    why = "not checked: its inputs are not the same each time"
+    for candidate in report.candidates.values():
+        candidate.accuracy = Accuracy.uncompared(why)
+    notes = [why] if known else []
+    report.code.facts = replace(report.code.facts, notes=notes, nondeterministic=known)
+    assert run_text(report).count(why) == 1
 
 
 def test_a_folder_that_was_not_written_says_why() -> None:

@@ -145,7 +145,8 @@ def _advice(found: Sequence[RankedCandidate], run: RunView) -> Iterator[Fact]:
     if report.code is not None:
         yield from listed("why", verdict.reasons[1:] if verdict else ())
         yield from listed("next", [verdict.next_best] if verdict and verdict.next_best else ())
-        yield from listed("note", [*report.code.facts.notes, *_steps_note(report)])
+        notes = [*report.code.facts.notes, *_steps_note(report), *_unchecked(report)]
+        yield from listed("note", dict.fromkeys(notes))
     yield from _warnings(answer_warnings(verdict) if verdict else (), report)
 
 
@@ -171,6 +172,13 @@ def _steps_note(report: Report) -> Iterator[str]:
     if counts not in ([], [1]):
         steps = " or ".join(map(str, counts))
         yield f"each sample is the mean of {steps} steps, so that all loaders count alike"
+
+
+def _unchecked(report: Report) -> Iterator[str]:
+    """Why results were not checked, which chance alone shows before the race."""
+    known = report.code is not None and report.code.facts.nondeterministic
+    found = [each.accuracy.reference for each in report.candidates.values() if each.accuracy]
+    yield from (text for text in found if text.startswith("not checked") and not known)
 
 
 def _refused(row: Row) -> Iterator[Fact]:

@@ -110,6 +110,7 @@ def test_an_iterator_is_made_anew_for_each_call_and_is_no_result(code) -> None:
             "works:remembers keeps its results, so only its cache would be timed",
         ),
         ("NUMBER", "bad_target", "works:NUMBER is not a function"),
+        ("Shop.open", "bad_target", "works:Shop.open is a method without its object"),
         ("raises", "user_code", "works:raises: ValueError: no such axis (works.py:106)"),
         (
             "joins",
@@ -129,7 +130,7 @@ def test_what_fails_is_one_line(code, name: str, error: str, says: str) -> None:
 
 
 def test_a_first_call_that_takes_far_longer_is_noted(code) -> None:
-    assert any("if it keeps results" in note for note in _facts(code("works:looks_up")).notes)
+    assert any("or it keeps results" in note for note in _facts(code("works:looks_up")).notes)
     assert not any("keeps" in note for note in _facts(code("works:imports_late")).notes)
 
 
@@ -198,7 +199,7 @@ def test_the_functions_own_check_decides(code, name: str, error: str, says: str)
     ("name", "why"),
     [
         ("drifts", "two equal calls differ"),
-        ("unseeded", "its inputs, or arrays of its module, are not the same each time"),
+        ("unseeded", "its inputs, or arrays of its module, differ each time: seed them"),
         ("opaque", "its result holds values of type object"),
         ("leaves_nothing", "it returns nothing"),
     ],
@@ -234,7 +235,7 @@ print(found.value, found.reference)
         ("np.random.rand(4)", function.FIRST),
         (
             "np.random.default_rng().random(4)",
-            "not checked: its inputs, or arrays of its module, are not the same each time",
+            "not checked: its inputs, or arrays of its module, differ each time: seed them",
         ),
     ],
 )

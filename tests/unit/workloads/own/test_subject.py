@@ -53,6 +53,12 @@ def test_a_builder_may_return_module_args_and_keywords(code) -> None:
     assert call(one.copy(), example).tolist() == [[2.0, 2.0]] * 3
 
 
+@pytest.mark.parametrize(("train", "made"), [(False, "return (module, args)"), (True, "dataset()")])
+def test_missing_inputs_have_a_remedy_that_fits(code, train: bool, made: str) -> None:
+    with fails_with("bad_input", "gives no inputs", hint=made):
+        subject(code("without_inputs", train=train)).example(None)
+
+
 def test_the_module_is_evaluated_with_dropout_off(code) -> None:
     one = subject(code("picture"))
     assert one.was_training

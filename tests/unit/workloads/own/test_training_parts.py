@@ -84,6 +84,15 @@ def test_inputs_lose_what_forward_cannot_take() -> None:
     assert (found.args, found.kwargs) == ((1,), {})
 
 
+def test_a_target_of_inputs_is_no_option_of_forward() -> None:
+    def loss(output: Any, batch: Any) -> None: ...
+
+    assert TrainingParts(Stub(Answer(), loss=loss)).arguments(Example((1, 2), {})).args == (1,)
+    assert TrainingParts(Stub(Answer())).arguments(Example((1, 2), {})).args == (1, 2)
+    both = TrainingParts(Stub(nn.Bilinear(2, 2, 2), loss=loss))
+    assert both.arguments(Example((1, 2), {})).args == (1, 2), "forward needs it"
+
+
 @pytest.mark.parametrize(
     ("loss", "code", "message"),
     [
@@ -100,6 +109,13 @@ def test_a_broken_loss_is_one_line(loss: Any, code: str, message: str, tmp_path:
         examined(one, tmp_path)
     if "not a scalar" in message:
         assert "def loss(output, batch)" in (caught.value.hint or "")
+
+
+def test_a_module_with_a_training_step_is_to_be_wrapped(tmp_path: Path) -> None:
+    one = dropped()
+    one.module.training_step, one.functions["loss"] = (lambda batch, place: 0.0), None
+    with fails_with("bad_input", "not a scalar loss", hint="training_step(batch, 0)"):
+        examined(one, tmp_path)
 
 
 def test_what_was_found_is_noted(tmp_path: Path) -> None:
@@ -258,6 +274,15 @@ def test_a_loss_module_of_a_package_gets_the_target(tmp_path: Path) -> None:
     assert examined(supervised(loss=Packaged()), tmp_path)["loss"] == "output, batch[-1]"
 
 
+def test_a_loss_of_torch_that_gets_another_output_has_a_remedy(tmp_path: Path) -> None:
+    one = supervised(loss=CROSS_ENTROPY)
+    one.module = nn.LSTM(3, 2)  # returns its state too
+    with fails_with(
+        "user_code", "^the loss of net:build: TypeError", hint="def loss(output, batch)"
+    ):
+        examined(one, tmp_path)
+
+
 def test_a_loss_of_the_users_that_expects_the_target_is_explained(tmp_path: Path) -> None:
     def loss(output: Any, target: Any) -> Any:
         return CROSS_ENTROPY(output, target)
@@ -286,7 +311,8 @@ def test_a_dictionary_goes_to_what_forward_takes() -> None:
         ({"dataset": list}, "bad_input", "dataset of net:build yields no batch"),
         ({"dataset": lambda: 1 / 0}, "user_code", "dataset of net:build.* ZeroDivisionError"),
         ({"loader": lambda **_: []}, "bad_input", "loader of net:build yields no batch"),
-        ({"loader": lambda: []}, "user_code", "loader of net:build.* TypeError"),
+        ({"loader": lambda: []}, "bad_input", "loader of net:build returns a list, no DataLoader"),
+        ({"loader": lambda: 1 / 0}, "user_code", "loader of net:build: ZeroDivisionError"),
         ({"optimizer": torch.optim.LBFGS}, "bad_input", "its optimizer LBFGS needs a closure"),
     ],
 )
@@ -392,6 +418,41 @@ def test_a_loader_keeps_the_function_that_prepares_its_processes(held: Any) -> N
     batches = TrainingParts(one).batches(BATCH, 1, False, 0)
     assert next(batches).tolist() == [1.0] * BATCH
     batches.close()
+
+
+@pytest.mark.parametrize(
+    ("loader", "size"),
+    [
+        (lambda batch_size: DataLoader(Numbers(), batch_size), 32),
+        (lambda: DataLoader(Numbers(), 2), 2),
+    ],
+    ids=["its batch", "nothing"],
+)
+def test_a_loader_that_takes_less_gives_its_data_set(loader: Any, size: int) -> None:
+    parts = TrainingParts(supervised(dataset=None, loader=loader))
+    assert (parts.data, parts.batch, parts.resizable) == ("dataset", size, True)
+    assert parts.sample(BATCH, 0)[0].shape == (BATCH, 3)
+
+
+def test_an_optimizer_may_take_the_module_or_its_weights_that_train() -> None:
+    def of_model(model: nn.Module) -> Any:
+        return torch.optim.SGD([{"params": [model.weight], "lr": 0.5}, {"params": [model.bias]}])
+
+    one = supervised(optimizer=of_model)
+    one.module.bias.requires_grad_(False)
+    groups = TrainingParts(one).optimiser(one.module).param_groups
+    assert [(group["params"], group["lr"]) for group in groups] == [
+        ([one.module.weight], 0.5),
+        ([one.module.bias], 0.001),
+    ]
+    plain = TrainingParts(supervised(optimizer=torch.optim.SGD)).optimiser(one.module)
+    assert plain.param_groups[0]["params"] == [one.module.weight]
+
+
+def test_a_module_that_torch_jit_has_compiled_is_refused() -> None:
+    traced = torch.jit.trace(nn.Linear(3, 2), torch.ones(1, 3))
+    with fails_with("bad_input", "net:build is compiled by torch.jit", hint=True):
+        TrainingParts(Stub(traced))
 
 
 def test_samples_of_any_sequence_and_an_optimiser_that_is_made_already_are_taken() -> None:
