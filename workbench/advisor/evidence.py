@@ -10,7 +10,7 @@ from ..planning.request import LONGEST_BUDGET_S
 from ..planning.scenario import Scenario
 from ..records.reason import BUDGET, NOT_READY, Reason, Warning
 from ..records.verdict import LIKELY, OPEN, SURE, TIE
-from ..report.candidate import BY_FIRST_BLOCK, Candidate, Row, candidate_name
+from ..report.candidate import BY_FIRST_BLOCK, CANCELLED, Candidate, Row, candidate_name
 from ..report.measurements import measurement_warnings
 from ..report.report import Report
 from ..stats import ratios
@@ -154,8 +154,8 @@ class Evidence:
         return self._decisive(cpu, gpu) if cpu and gpu else None
 
     def _decisive(self, one: Candidate, other: Candidate) -> Ratio | None:
-        # Whether a race was decided, or stopped by hand, depends on what it showed.
-        is_last = self.row.ended_by in ("budget", "rounds")
+        # A race that was decided, or stopped by hand, may have ended because of what it showed.
+        is_last = self.row.ended_by not in ("decided", CANCELLED)
         return ratios.decisive_ratio(one.rounds(), other.rounds(), is_last=is_last)
 
     # ----------------------------------------------------------- answer
