@@ -19,11 +19,11 @@ from workbench.planning.request import Request
 from workbench.report.candidate import Row
 from workbench.report.report import Report
 
-from .keys import HARDWARE, KEYS, MODEL, PAGES, RUN
+from .keys import ADVISOR, HARDWARE, KEYS, MODEL, PAGES, RUN, RUNS
 from .pages.base import ViewScreen
-from .pages.shell import ADVISOR, RUNS, Shell, can_follow
+from .shell import Shell
 from .state.event_source import CANCEL_S, EventSource, EventSourceError
-from .state.session import Session
+from .state.session import Session, can_follow
 
 REPAINT_S = 0.25  # at most four repaints a second, for slow connections
 TICK_S = 1.0  # the time left is redrawn even without an event
@@ -39,7 +39,6 @@ class WorkbenchApp(Shell):
     MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
         page.label: page.screen for page in PAGES
     }
-    pages = PAGES
     BINDINGS: ClassVar[list[BindingType]] = [*KEYS]
 
     def __init__(

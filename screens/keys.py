@@ -1,14 +1,32 @@
 """The screens with a tab, and the keys of the application."""
 
 from collections.abc import Iterator
+from importlib import import_module
+from typing import Any, NamedTuple
 
 from textual.binding import Binding
+from textual.screen import Screen
 
-from .pages.shell import ADVISOR, RUNS, Page
 from .widgets.keybar import SPARE, TABS
 
 PALETTE = "everything by name: screens, rows, workloads, recent runs, formats, themes"
-HARDWARE, RUN, MODEL = "Hardware", "Run", "Model"  # labels, which are the names of the modes
+# Labels, which are the names of the modes.
+HARDWARE, RUN, ADVISOR, MODEL, RUNS = "Hardware", "Run", "Advisor", "Model", "Runs"
+
+
+class Page(NamedTuple):
+    """A screen with a tab.  Its module is imported when it is first shown."""
+
+    key: str
+    label: str  # names the mode, the module and the class, too
+    help: str  # its line on the help page
+
+    def screen(self) -> Screen[Any]:
+        module = import_module(f".pages.{self.label.lower()}", __package__)
+        found: Screen[Any] = getattr(module, f"{self.label}Screen")()
+        # Widgets are styled as they are mounted; Textual would read all style sheets again.
+        found._css_update_count = found.app._css_update_count
+        return found
 
 
 PAGES = (

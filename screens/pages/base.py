@@ -50,7 +50,7 @@ STEPS = (
 class ViewScreen(Screen[None]):
     """A screen that draws a session.  Subclasses implement `body` and `draw`.
 
-    `app.PAGES` lists those with a tab.  The tooltip of a binding is its line on the help page.
+    `keys.PAGES` lists those with a tab.  The tooltip of a binding is its line on the help page.
     """
 
     # Pane has these keys too, but the table has the focus.

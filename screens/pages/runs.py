@@ -17,7 +17,7 @@ from workbench.report import history, journal
 from workbench.text import units
 from workbench.text.sanitize import shown
 
-from ..state.session import Session
+from ..state.session import Session, can_follow
 from ..state.threads import in_thread
 from ..widgets.drawn import Drawn
 from ..widgets.filter import FilterBar
@@ -26,7 +26,6 @@ from ..widgets.pane import Pane
 from ..widgets.table import Table
 from .base import FILTER, ViewScreen
 from .compare import CompareScreen
-from .shell import can_follow
 
 PAGE = 60  # runs that are read when the cursor reaches the last line
 QUESTION = "Delete {}?  del again: yes   esc: no"

@@ -21,6 +21,11 @@ from .event_source import EventSourceError
 LOG_LINES = 10_000  # enough for a long run; the journal keeps everything
 
 
+def can_follow(command: str) -> bool:
+    """Whether the screens can follow what a recorded command starts: ceilings send no events."""
+    return command.split()[1:2] != ["ceilings"]
+
+
 @dataclass
 class Session(RunView):
     """One run.  `phase` says how far it is:

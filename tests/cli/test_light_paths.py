@@ -60,7 +60,7 @@ def test_the_screens_import_no_page_before_it_is_shown(environment) -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == "['screens.pages.base', 'screens.pages.shell']"
+    assert done.stdout.strip() == "['screens.pages.base']"
 
 
 def test_the_tui_process_imports_no_backend(environment) -> None:

@@ -32,7 +32,7 @@ async def test_a_read_that_was_superseded_is_not_acted_upon(monkeypatch) -> None
             stall.wait(20)
         return runs[path.name]
 
-    monkeypatch.setattr("screens.pages.shell.read_journal", read)
+    monkeypatch.setattr("screens.shell.read_journal", read)
     app = replayed(scenes.cpu_only())
     async with settled(app) as pilot:
         app.read_run(Path("slow"), taken.append)

@@ -4,14 +4,12 @@ import itertools
 import os
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from importlib import import_module
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from textual import work
 from textual.app import App
-from textual.screen import Screen
 
 from workbench.files.config import ConfigError, assign
 from workbench.records.errors import JournalError
@@ -19,40 +17,19 @@ from workbench.report.report import Report
 from workbench.report.run_files import read_journal
 from workbench.text.sanitize import shown
 
-from ..state.session import Session
-from ..state.threads import in_thread
-from ..terminal import TerminalApp
-from ..theme import choose
-from ..widgets.filter import FilterBar
-from .base import ViewScreen
-
-ADVISOR, RUNS = "Advisor", "Runs"  # the modes of the answers and of the list of kept runs
-
-
-def can_follow(command: str) -> bool:
-    """Whether the screens can follow what a recorded command starts: ceilings send no events."""
-    return command.split()[1:2] != ["ceilings"]
+from .keys import ADVISOR, PAGES
+from .pages.base import ViewScreen
+from .state.session import Session
+from .state.threads import in_thread
+from .terminal import TerminalApp
+from .theme import choose
+from .widgets.filter import FilterBar
 
 
 def _entries() -> type[Any]:
-    from .palette import Entries
+    from .pages.palette import Entries
 
     return Entries
-
-
-class Page(NamedTuple):
-    """A screen with a tab.  Its module is imported when it is first shown."""
-
-    key: str
-    label: str  # names the mode, the module and the class, too
-    help: str  # its line on the help page
-
-    def screen(self) -> Screen[Any]:
-        module = import_module(f".{self.label.lower()}", __package__)
-        found: ViewScreen = getattr(module, f"{self.label}Screen")()
-        # Widgets are styled as they are mounted; Textual would read all style sheets again.
-        found._css_update_count = found.app._css_update_count
-        return found
 
 
 class Shell(TerminalApp):
@@ -60,7 +37,6 @@ class Shell(TerminalApp):
 
     ENABLE_COMMAND_PALETTE = True
     COMMANDS: ClassVar[set[Any]] = {_entries}
-    pages: Sequence[Page]  # those with a tab
     session: Session
     raced: Session
     _able: tuple[object, ...] = ()  # the state behind the keys that work now
@@ -73,7 +49,7 @@ class Shell(TerminalApp):
     @property
     def tabs(self) -> dict[str, str]:
         """The key of each screen with a tab, by its name."""
-        return {page.label: page.key for page in self.pages}
+        return {page.label: page.key for page in PAGES}
 
     def refresh_keys(self) -> None:
         """Redraw the key bar if other keys work now than before."""
@@ -85,9 +61,9 @@ class Shell(TerminalApp):
             self.screen.refresh_bindings()  # the app's own method does nothing while it mounts
 
     def action_help(self) -> None:
-        from .help import HelpScreen, help_keys
+        from .pages.help import HelpScreen, help_keys
 
-        tabs = [(page.key, page.help) for page in self.pages]
+        tabs = [(page.key, page.help) for page in PAGES]
         page = type(self.screen).__name__.removesuffix("Screen")
         self.push_screen(HelpScreen([*help_keys(self.screen, self), *tabs], page))
 
