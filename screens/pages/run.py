@@ -10,7 +10,7 @@ from workbench.export.view.curves import curve_lines, curve_marks
 from workbench.export.view.details import metrics_text
 from workbench.export.view.events import log_tail, race_log
 from workbench.export.view.lead import course_lines, loss_lines
-from workbench.export.view.spans import Text, heading
+from workbench.export.view.spans import Text
 from workbench.export.view.tables import raced_lines, run_columns
 from workbench.export.view.words import case_text
 from workbench.records.document import Sweep
@@ -53,8 +53,7 @@ class RunScreen(RowScreen):
         self._draw_table(row, session, sweep)
         self._draw_metrics()
         self._draw_curve(row, sweep)
-        self._draw_loss(row if sweep is None else None, session)
-        self._draw_course(row if sweep is None else None, session)
+        self._draw_below(row if sweep is None else None, session)
         log = list(session.log)
         over = not session.going and len(session.report.rows) > 1
         if row is not None and (over or session.looked_at == row.plan.scenario):
@@ -106,26 +105,18 @@ class RunScreen(RowScreen):
         self._draw_metrics()
         self._draw_curve(self.row, self._sweep)
 
-    def _draw_loss(self, row: Row | None, session: Session) -> None:
-        loss = self.query_one("#loss", Drawn)
-        has_room = self.size.height >= LINES_FOR_LOSS
-        loss.display = row is not None and has_room and any(c.loss for c in row.candidates)
-        if row is not None and loss.display:
-            # In a low terminal the log keeps a few lines.
-            most = max(2, self.size.height - len(row.candidates) - LINES_AROUND_LOSS)
-            loss.show(
-                lambda width: [heading("Loss", width), *loss_lines(row, session, width, most)]
-            )
-
-    def _draw_course(self, row: Row | None, session: Session) -> None:
-        """The lead by round and the samples of the best, where there is room below the table."""
-        course, width, height = self.query_one("#course", Drawn), self.size.width, self.size.height
-        taken = sum(2 if c.loss else 1 for c in row.candidates) if row is not None else 0
-        best = None if row is None else session.best(row)
-        roomy = width >= WIDTH_FOR_COURSE and height - taken >= LINES_FOR_COURSE
-        course.display = roomy and best is not None and bool(best.blocks)
-        if row is not None and course.display:
-            course.show(lambda width: course_lines(row, session, width))
+    def _draw_below(self, row: Row | None, session: Session) -> None:
+        """The losses of a training, the lead by round and the samples of the best, where there is
+        room below the table."""
+        (width, height), found = self.size, row.candidates if row is not None else []
+        left, trained = height - len(found), sum(bool(c.loss) for c in found)
+        most = max(2, left - LINES_AROUND_LOSS)  # in a low terminal the log keeps a few lines
+        losses = trained > 0 and height >= LINES_FOR_LOSS
+        self.write("loss", lambda w: loss_lines(row, session, w, most) if row else [], when=losses)
+        best = session.best(row) if row is not None else None
+        roomy = width >= WIDTH_FOR_COURSE and left - trained >= LINES_FOR_COURSE
+        course = roomy and best is not None and bool(best.blocks)
+        self.write("course", lambda w: course_lines(row, session, w) if row else [], when=course)
 
     def on_table_selected(self, message: Table.Selected) -> None:
         row = self.row

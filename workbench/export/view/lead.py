@@ -60,7 +60,8 @@ def samples_text(candidate: Candidate, most: int = MOST_BARS) -> Text:
 
 
 def loss_lines(row: Row, run: RunView, width: int, most: int) -> list[Text]:
-    """`cuda:0 torch bf16   2.31 ▇▆▄▃▂▁ 0.42`: first and last loss at the ends of the curve.
+    """A heading, and a line `cuda:0 torch bf16   2.31 ▇▆▄▃▂▁ 0.42` for each candidate: its first
+    and last loss at the ends of the curve.
 
     All curves have one scale of loss and of steps.  Among more than `most` candidates the fastest
     of those still in the race are shown.
@@ -76,7 +77,7 @@ def loss_lines(row: Row, run: RunView, width: int, most: int) -> list[Text]:
     scale = min(STRETCH, room / longest)
     low = min(min(candidate.loss) for candidate in shown)
     high = max(max(candidate.loss) for candidate in shown)
-    lines = []
+    lines = [heading("Loss", width)]
     for candidate, name in zip(shown, names, strict=True):
         first, last = units.significant(candidate.loss[0]), units.significant(candidate.loss[-1])
         cells = max(1, int(len(candidate.loss) * scale))
