@@ -62,10 +62,5 @@ class CompareScreen(ViewScreen):
         return f"workbench compare {' '.join(path.stem for path in self._paths)}"
 
     def draw(self, session: Session) -> None:
-        self.query_one("#compared", Drawn).show(
-            lambda width: (
-                section_lines(self._parts, width, width)
-                if self._parts
-                else Text.of((self._said, "dim")).wrap(width)
-            )
-        )
+        parts, said = self._parts, Text.of((self._said, "dim"))
+        self.write("compared", lambda w: section_lines(parts, w, w) or said.wrap(w))
