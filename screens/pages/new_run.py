@@ -288,10 +288,6 @@ class NewRunScreen(ModalScreen[Request | None]):
     on_table_selected = action_choose
     on_descendant_focus = _draw_foot
 
-    def on_resize(self) -> None:
-        if self.focused is not None:
-            self.call_after_refresh(self.focused.scroll_visible, animate=False)
-
     def on_input_changed(self, message: Input.Changed) -> None:
         self._take(message.input, message.input.value)
 
