@@ -64,13 +64,10 @@ def matching(
 
 def _is_between(run: RunSummary, since_s: float | None, before_s: float | None) -> bool:
     """Whether the run began between the bounds.  An unknown start is within no bound."""
-    if since_s is None and before_s is None:
-        return True
     if run.started_at is None:
-        return False
-    started_s = datetime.fromisoformat(run.started_at).timestamp()
-    is_early = since_s is not None and started_s < since_s
-    return not is_early and (before_s is None or started_s < before_s)
+        return since_s is None and before_s is None
+    began_s = datetime.fromisoformat(run.started_at).timestamp()
+    return (since_s is None or since_s <= began_s) and (before_s is None or began_s < before_s)
 
 
 def is_being_written(path: Path) -> bool:
