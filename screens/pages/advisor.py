@@ -55,22 +55,20 @@ class AdvisorScreen(ViewScreen):
         bar = self.query_one(FilterBar)
         rows = self._rows
         gpu, words = has_gpu(rows), self.size.width >= ROOMY
-        lines = [advisor_line(row, session, gpu=gpu, words=words, short=not words) for row in rows]
-        hidden = {
-            row.plan.scenario: [row_title(row), *(c.case.label for c in row.candidates)]
-            for row in rows
-        }
-        lines = [line for line in lines if bar.accepts(line.key, *line.words, *hidden[line.key])]
-        keys = [line.key for line in lines]
+        lines = []
+        for row in rows:
+            line = advisor_line(row, session, gpu=gpu, words=words, short=not words)
+            hidden = row_title(row), *(candidate.case.label for candidate in row.candidates)
+            lines += [line] if bar.accepts(line.key, *line.words, *hidden) else []
         empty = "nothing matches the filter" if rows else nothing_yet(session)
-        columns = advisor_columns(rows, self.size.width)
         table = self.query_one(Table)
-        table.show(columns, lines, Text.of((empty, "dim")))
-        table.lead(session.report.current_row if session.going else next(iter(keys), None))
+        table.show(advisor_columns(rows, self.size.width), lines, Text.of((empty, "dim")))
+        first = lines[0].key if lines else None
+        table.lead(session.report.current_row if session.going else first)
         if session.looked_at is not None:
-            row = session.report.rows.get(session.looked_at)
+            seen = session.report.rows.get(session.looked_at)
             # A size of a crossover has no line: its scenario stands for it.
-            table.choose((row and row.plan.of) or session.looked_at)
+            table.choose((seen and seen.plan.of) or session.looked_at)
         over = session.phase == "finished" and not session.has_model
         starts = bool(self.app.check_action("new", ()))
         self.write("ending", lambda width: ending_lines(session, width, starts=starts), when=over)
