@@ -18,7 +18,7 @@ class Drawn(Static):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__("", id=id, classes=classes)
-        self._make: Callable[[int, int], Made] | None = None
+        self._make: Callable[[int, int], Made] = lambda _width, _height: ()
         self._fills = False  # whether the text depends on the height
         self._made: dict[tuple[int, int], Content] = {}  # by width and height, for `_make`
         # The function that the latest layout asked for its height.
@@ -27,19 +27,14 @@ class Drawn(Static):
 
     def show(self, make: Callable[[int], Made]) -> None:
         """`make(width)` gives the text; it is called again when the width changes."""
-        self._take(lambda width, _: make(width), fills=False)
+        self.fill(lambda width, _: make(width), fills=False)
 
-    def fill(self, make: Callable[[int, int], Made]) -> None:
+    def fill(self, make: Callable[[int, int], Made], *, fills: bool = True) -> None:
         """`make(width, height)` gives a text that fills the height as well."""
-        self._take(make, fills=True)
-
-    def _take(self, make: Callable[[int, int], Made], *, fills: bool) -> None:
         self._make, self._fills, self._made = make, fills, {}
         self._draw()
 
     def _text(self, width: int, height: int) -> Content:
-        if self._make is None:
-            return Content("")
         size = width, height if self._fills else 0
         if size not in self._made:
             made = self._make(width, height)
@@ -51,20 +46,18 @@ class Drawn(Static):
 
     def render(self) -> Content:
         """The text for the size that the layout has just given, in the first frame already."""
-        if self._make is not None and self.size.width:
+        if self.size.width:
             self._drawn = self._text(*self.size)
         return self._drawn or Content("")
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Height of the text for `width`; the text on the screen may be made for another one."""
-        if self._make is None:
-            return super().get_content_height(container, viewport, width)
         self._laid_out = self._make
         return _height(self._text(width, viewport.height))
 
     def _draw(self) -> None:
         width = self.size.width
-        if self._make is None or width == 0:
+        if width == 0:
             return
         # `render` makes the text of the first picture once, however often it is shown before.
         if self._drawn is None and getattr(self.app, "is_opening", False):
