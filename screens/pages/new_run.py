@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import replace
+from itertools import chain, repeat
 from string import ascii_lowercase, digits
 from typing import ClassVar
 
@@ -28,6 +29,7 @@ from ..widgets.drawn import Drawn
 from ..widgets.keybar import OPTIONAL, KeyBar
 from ..widgets.table import Table
 
+NO_FIELD = FormField("", "", "", "")  # that of a line without one
 _ENTRIES = {  # title and question of each entry that is no workload
     SCENARIOS: ("The scenarios of the advisor", "Which device suits each scenario?"),
     OWN: ("A module, function or command", "Where and how should it run?"),
@@ -61,7 +63,7 @@ class FieldLine(Horizontal):
 
     def __init__(self) -> None:
         super().__init__()
-        self.field: FormField | None = None
+        self.field = NO_FIELD
         self._label, self._allowed = Drawn(classes="label"), Drawn(classes="allowed")
         self._typed = FieldInput(compact=True, select_on_focus=False)
         self._chips = Chips()
@@ -69,11 +71,11 @@ class FieldLine(Horizontal):
     @property
     def control(self) -> Widget:
         """The one of its two controls that is shown."""
-        return self._chips if self.field and self.field.choices else self._typed
+        return self._chips if self.field.choices else self._typed
 
-    def show(self, field: FormField | None, text: str) -> None:
-        self.field, self.display = field, field is not None
-        if field is None:
+    def show(self, field: FormField, text: str) -> None:
+        self.field, self.display = field, field is not NO_FIELD
+        if not self.display:
             return
         typed = {self._typed, *([self._allowed] if field.allowed else [])}  # else it takes the room
         shown = {self._label, *([self._chips] if field.choices else typed)}
@@ -92,10 +94,9 @@ class FieldLine(Horizontal):
         self._allowed.show(lambda width: longest_that_fits(forms, width))
 
     def mark(self, *, wrong: bool) -> None:
-        if self.field is not None:
-            name = self.field.label
-            label = Content.styled(f"! {name}", "bold $error") if wrong else Content(f"  {name}")
-            self._label.show(lambda width: label.truncate(width, ellipsis=True))
+        name = self.field.label
+        label = Content.styled(f"! {name}", "bold $error") if wrong else Content(f"  {name}")
+        self._label.show(lambda width: label.truncate(width, ellipsis=True))
 
 
 class Fields(VerticalScroll, can_focus=False):
@@ -196,17 +197,15 @@ class NewRunScreen(ModalScreen[Request | None]):
         lines = list(self.query(FieldLine))
         if new := [FieldLine() for _ in range(len(lines), len(fields))]:
             self.query_one(Fields).mount_all(new)
-        for number, line in enumerate([*lines, *new]):
-            field = fields[number] if number < len(fields) else None
-            line.show(field, form.texts.get(field.key, "") if field else "")
+        for line, field in zip([*lines, *new], chain(fields, repeat(NO_FIELD)), strict=False):
+            line.show(field, form.texts.get(field.key, ""))
         self._check()
 
     def _check(self) -> None:
         self._checked = self._form.check()
         for line in self.query(FieldLine):
-            if line.field is not None:
-                is_wrong = line.field.key in self._checked.wrong
-                line.mark(wrong=is_wrong and not self._checked.is_missing)
+            is_wrong = line.field.key in self._checked.wrong
+            line.mark(wrong=is_wrong and not self._checked.is_missing)
         self._draw_foot()
 
     def _draw_foot(self) -> None:
@@ -296,7 +295,7 @@ class NewRunScreen(ModalScreen[Request | None]):
 
     def _take(self, control: Widget, value: str) -> None:
         line = control.parent
-        if isinstance(line, FieldLine) and line.field is not None:
+        if isinstance(line, FieldLine):
             self._form.take(line.field.key, value)
             if line.field.decides:
                 self._show_entry()
@@ -312,7 +311,7 @@ class NewRunScreen(ModalScreen[Request | None]):
             self.dismiss(self._checked.request)
             return
         for line in self.query(FieldLine):
-            if line.field is not None and line.field.key in self._checked.wrong:
+            if line.field.key in self._checked.wrong:
                 self.set_focus(line.control)
                 return
 
