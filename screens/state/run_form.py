@@ -32,6 +32,9 @@ _EFFORT = only_one(
     ("default", QUICK, THOROUGH),
     decides=True,
 )
+# The fields that hold several names, with those of the request, and several whole numbers.
+_NAMES = {"precision": "precisions", "backend": "backends", "mode": "modes", "device": "devices"}
+_NUMBERS = ("batch", "threads")
 # Options of the scenarios without a field in the form: kept from the run before.
 OF_SCENARIOS = ("scenario_file", "crossover", "prices", "price_file", "what_if")
 # For one candidate: with 0.95 s each of 21 had a turn, with 0.54 s 17 of 37.
@@ -75,12 +78,8 @@ class RunForm:
         self.entry = given.workloads[0] if given.workloads else asked
         self.texts = {
             "scenarios": ",".join(given.scenarios),
-            "batch": ",".join(map(str, given.batch)),
-            "precision": ",".join(given.precisions),
-            "backend": ",".join(given.backends),
-            "mode": ",".join(given.modes),
-            "device": ",".join(given.devices),
-            "threads": ",".join(map(str, given.threads)),
+            **{key: ",".join(getattr(given, name)) for key, name in _NAMES.items()},
+            **{key: ",".join(map(str, getattr(given, key))) for key in _NUMBERS},
             "effort": QUICK if given.quick else THOROUGH if given.thorough else "",
             "budget": self._given_budget,
             "python": given.python or "",
@@ -217,15 +216,11 @@ class RunForm:
             given = [key for key in self.texts if key.startswith(prefix) and text(key)]
             settings = tuple(f"{key.removeprefix(prefix)}={text(key)}" for key in given)
             chosen = {"workloads": (self.entry,), "settings": settings}
+        kept |= {key: whole_numbers(f"--{key}", text(key)) for key in _NUMBERS if text(key)}
+        kept |= {name: words([text(key)]) for key, name in _NAMES.items()}
         return Request(
             **chosen,  # type: ignore[arg-type]
             **kept,
-            batch=whole_numbers("--batch", text("batch")) if text("batch") else (),
-            precisions=words([text("precision")]),
-            backends=words([text("backend")]),
-            modes=words([text("mode")]),
-            devices=words([text("device")]),
-            threads=whole_numbers("--threads", text("threads")) if text("threads") else (),
             budget_s=own_form.number(text("budget"), "--budget takes seconds"),
             quick=text("effort") == QUICK,
             thorough=text("effort") == THOROUGH,
