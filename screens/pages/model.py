@@ -43,7 +43,7 @@ SIDE_BY_SIDE = 150
 
 class ModelScreen(ViewScreen):
     AUTO_FOCUS = "Table"
-    HORIZONTAL_BREAKPOINTS = [(0, "-below"), (SIDE_BY_SIDE, "-side-by-side")]  # noqa: RUF012
+    HORIZONTAL_BREAKPOINTS = [(SIDE_BY_SIDE, "-side-by-side")]  # noqa: RUF012
 
     def __init__(self) -> None:
         super().__init__()

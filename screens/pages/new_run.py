@@ -113,7 +113,7 @@ class NewRunScreen(ModalScreen[Request | None]):
 
     CSS_PATH = "../new_run.tcss"
     AUTO_FOCUS = "Table"
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012 - as Textual has it
+    HORIZONTAL_BREAKPOINTS = [(110, "-wide")]  # noqa: RUF012 - as Textual has it
     # With priority: a key that follows at once must find the focus already moved.
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,right", "choose", "Choose", key_display="enter", priority=True),
