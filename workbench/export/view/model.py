@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from ...advisor import subject
 from ...advisor.model.overview import (
     bound_text,
     compared,
@@ -13,15 +14,6 @@ from ...advisor.model.overview import (
 from ...advisor.own import overview as own
 from ...advisor.race_summary import counts_text
 from ...advisor.ranking import RankedCandidate, gain_over
-from ...advisor.subject import (
-    brief,
-    pick_of,
-    ranked_candidates,
-    recommendation,
-    row_of,
-    rows_of,
-    snippet,
-)
 from ...records.reason import Warning
 from ...report.candidate import Candidate, Row, candidate_name
 from ...report.report import Report
@@ -49,7 +41,7 @@ def head_lines(run: RunView, width: int, *, roomy: bool, title: str = "") -> lis
     first, *rest = _described(run.report)
     name = first.partition(": ")[0]
     if not name:
-        row = row_of(run.report)
+        row = subject.row_of(run.report)
         return [Text.of((row.plan.title if row else title, "strong"))]
     head = Text.of((name, "strong"), first.removeprefix(name))
     lines = [Text.of((line, "dim")) for line in rest]
@@ -70,7 +62,7 @@ def _described(report: Report) -> list[str]:
 
 def stage(run: RunView) -> str:
     """The present stage of the lab; "" after the run."""
-    report, rows = run.report, rows_of(run.report)
+    report, rows = run.report, subject.rows_of(run.report)
     if not run.going:
         return ""
     if report.model is None and report.code is None:
@@ -93,13 +85,13 @@ def answer_lines(
     found: Sequence[RankedCandidate], chosen: Candidate | None, run: RunView, width: int
 ) -> list[Text]:
     """The variant to ship, its warnings, and why; the `chosen` candidate is explained as well."""
-    report, row = run.report, row_of(run.report)
+    report, row = run.report, subject.row_of(run.report)
     verdict = row.verdict if row else None
     facts = list(_advice(found, run))
     lines = facts_lines(facts, width, INDENT)
     if facts:
         lines.insert(0, heading("Answer" if verdict else "So far", width))
-    pick = pick_of(report)
+    pick = subject.pick_of(report)
     for candidate in (pick, None if chosen is pick else chosen):
         if candidate is not None:
             lines += _why_lines(candidate, found, report, width)
@@ -118,17 +110,17 @@ def _why_lines(
         sentences.insert(0, as_sentence(f"failed: {why}" if failed else why))
     if not sentences:
         return []
-    facts = [fact("", brief(text, report)) for text in sentences]
+    facts = [fact("", subject.brief(text, report)) for text in sentences]
     title = f"Why {_name(candidate, report)}"
     return [Text(), heading(title, width), *facts_lines(facts, width, 0)]
 
 
 def _name(candidate: Candidate, report: Report) -> str:
-    return brief(candidate_name(candidate.case), report)
+    return subject.brief(candidate_name(candidate.case), report)
 
 
 def _advice(found: Sequence[RankedCandidate], run: RunView) -> Iterator[Fact]:
-    report, row = run.report, row_of(run.report)
+    report, row = run.report, subject.row_of(run.report)
     if report.model is None and report.code is None and row is not None:
         yield from _refused(row)
         return
@@ -137,15 +129,15 @@ def _advice(found: Sequence[RankedCandidate], run: RunView) -> Iterator[Fact]:
     if run.going and (row is None or row.verdict is None):
         yield from _leader(found, report)
         return
-    subject, verdict = report.model or report.code, row.verdict if row else None
+    asked, verdict = report.model or report.code, row.verdict if row else None
     verb = "Ship" if report.model else "Run it"
-    sentences = (text.removeprefix(f"{verb} ") for text in recommendation(report))
+    sentences = (text.removeprefix(f"{verb} ") for text in subject.recommendation(report))
     yield from listed(verb.lower(), sentences)
     yield from listed("confidence", _confidence(report))
     if report.model and report.model.advice and (weak := report.model.advice.weak_evidence):
         yield fact("! weak", weak, "warning", label_tone="strong warning")
-    if subject and subject.advice and (saved := subject.advice.saved):
-        pick = pick_of(report)
+    if asked and asked.advice and (saved := asked.advice.saved):
+        pick = subject.pick_of(report)
         text = saved_text(saved)
         if pick and pick.accuracy and (promise := bound_text(pick.accuracy)):
             text += f"; its error is {promise}"
@@ -159,7 +151,7 @@ def _advice(found: Sequence[RankedCandidate], run: RunView) -> Iterator[Fact]:
 
 def _confidence(report: Report) -> Iterator[str]:
     """The word for each answer, and what the pick is compared with for it."""
-    rows = rows_of(report)
+    rows = subject.rows_of(report)
     for row in rows:
         verdict = row.verdict
         if verdict is None or verdict.pick is None:
@@ -168,7 +160,7 @@ def _confidence(report: Report) -> Iterator[str]:
         if verdict.device_ratio is not None:
             against = ", CPU against GPU"
         elif verdict.runner_up is not None:
-            against = f" against {brief(candidate_name(verdict.runner_up), report)}"
+            against = f" against {subject.brief(candidate_name(verdict.runner_up), report)}"
         yield f"{verdict.confidence}{against}{at_batch(row) * (len(rows) > 1)}"
 
 
@@ -207,7 +199,7 @@ def _warnings(found: Iterable[Warning], report: Report) -> Iterator[Fact]:
     for warning in found:
         candidate = report.candidates.get(warning.subject or "")
         about = f"{_name(candidate, report)}: " if candidate else ""
-        yield warning_fact(f"{about}{brief(warning.message, report)}", warning.remedy)
+        yield warning_fact(f"{about}{subject.brief(warning.message, report)}", warning.remedy)
 
 
 # ------------------------------------------------- operators, code, the rest
@@ -215,7 +207,7 @@ def _warnings(found: Iterable[Warning], report: Report) -> Iterator[Fact]:
 
 def code_lines(chosen: Candidate | None, run: RunView, width: int) -> list[Text]:
     """The operators or modules that take most of the time, and the code."""
-    code = snippet(run.report)
+    code = subject.snippet(run.report)
     lines = module_lines(run.report, width) or operator_lines(chosen, run.report, width)
     lines += [Text()] if lines else []
     if code is not None:
@@ -229,7 +221,7 @@ def code_lines(chosen: Candidate | None, run: RunView, width: int) -> list[Text]
 def operator_lines(chosen: Candidate | None, report: Report, width: int) -> list[Text]:
     """The time of each operator in the model as given and in the explained variant."""
     found = compared(report, chosen.case.id if chosen else None)
-    row, model = row_of(report), report.model
+    row, model = subject.row_of(report), report.model
     title = heading(TIMES, width)
     if found is None or row is None or model is None:
         why = unprofiled(report)
@@ -274,7 +266,7 @@ def _timed(seconds: float, longest: float, tone: str) -> Callable[[int], Text]:
 def rest_lines(chosen: Candidate | None, run: RunView, width: int) -> list[Text]:
     """The error of each output, the variants built and not tried, the command."""
     report = run.report
-    model, row = report.model, row_of(report)
+    model, row = report.model, subject.row_of(report)
     if model is None and report.code is None:
         return []
     verdict = row.verdict if row else None
@@ -296,7 +288,7 @@ def rest_lines(chosen: Candidate | None, run: RunView, width: int) -> list[Text]
 
 def _outputs(chosen: Candidate | None, report: Report) -> tuple[str, list[Fact]]:
     """The error of each output of the chosen candidate or the pick, where there are several."""
-    candidate = chosen or pick_of(report)
+    candidate = chosen or subject.pick_of(report)
     accuracy = candidate.accuracy if candidate else None
     if candidate is None or accuracy is None or len(accuracy.outputs) < 2:
         return "", []
@@ -312,10 +304,10 @@ def _outputs(chosen: Candidate | None, report: Report) -> tuple[str, list[Fact]]
 
 def model_lines(run: RunView, width: int, table_width: int) -> list[Text]:
     """Everything about the model or code of a finished run; empty where there is none."""
-    report, code, row = run.report, snippet(run.report), row_of(run.report)
+    report, code, row = run.report, subject.snippet(run.report), subject.row_of(run.report)
     if report.model is None and report.code is None:
         return []
-    found = ranked_candidates(report)
+    found = subject.ranked_candidates(report)
     verdict = row.verdict if row else None
     first, *rest = _described(report)
     parts = [
@@ -326,7 +318,7 @@ def model_lines(run: RunView, width: int, table_width: int) -> list[Text]:
         table = table_lines(columns(row, bars=False), candidate_lines(found, run), table_width)
         parts.append([*table, *facts_lines(list(_further_warnings(found, report)), width, INDENT)])
     explained = report.model.explained.values() if report.model else ()
-    why = [fact("", brief(" ".join(each.sentences), report)) for each in explained]
+    why = [fact("", subject.brief(" ".join(each.sentences), report)) for each in explained]
     parts.append([heading("Why", width), *facts_lines(why, width)] if why else [])
     parts.append(module_lines(report, width) or operator_lines(None, report, width))
     if verdict is not None and verdict.race is not None:
@@ -345,7 +337,7 @@ def model_lines(run: RunView, width: int, table_width: int) -> list[Text]:
 
 def _further_warnings(found: Sequence[RankedCandidate], report: Report) -> Iterator[Fact]:
     """Warnings about the times of candidates, one of each kind: the table marks them all."""
-    row = row_of(report)
+    row = subject.row_of(report)
     known = {w.code for w in answer_warnings(row.verdict)} if row and row.verdict else set()
     for ranked in found:
         for warning in report.measurement_warnings(ranked.candidate):
