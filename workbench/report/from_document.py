@@ -12,7 +12,7 @@ from ..assets import path as asset
 from ..contract import Workload
 from ..records import events as ev
 from ..records.document import Document, Measurement
-from ..records.verdict import CHOICES, CONFIDENCES, Elimination, Verdict
+from ..records.verdict import CHOICES, CONFIDENCES, Verdict
 from ..stats.objectives import OBJECTIVES
 from .candidate import CANCELLED, ENDED, ENERGY, SHARED, Candidate, Row, price_of
 from .report import Report
@@ -157,42 +157,27 @@ def _row(plan: ev.RacePlanned, group: Sequence[Measurement], verdict: Verdict | 
         plan,
         began_at_s=0.0 if has_begun else None,  # a document does not say when
         verdict=verdict,
-        candidates=[
-            candidate_of(
-                measured,
-                objective=plan.objective,
-                price_per_hour=price_of(measured.case.device, plan.prices, measured.work.ranks),
-                joined_after=joined.get(measured.id),
-                elimination=left.get(measured.id),
-            )
-            for measured in group
-        ],
+        candidates=[candidate_of(measured, plan.objective) for measured in group],
     )
+    for each in row.candidates:
+        each.price_per_hour = price_of(each.case.device, plan.prices, each.work.ranks)
+        each.joined_after = joined.get(each.case.id)
+        if (lost := left.get(each.case.id)) is not None:
+            each.beaten_by, each.ratio = lost.beaten_by, lost.ratio
+            each.ratio_bounds = lost.ratio_bounds
     if race is not None and race.ended_by != CANCELLED:
         row.rounds, row.ended_by = race.rounds, race.ended_by
     return row
 
 
-def candidate_of(
-    measured: Measurement,
-    *,
-    objective: str,
-    price_per_hour: float | None = None,
-    joined_after: int | None = None,
-    elimination: Elimination | None = None,
-) -> Candidate:
+def candidate_of(measured: Measurement, objective: str) -> Candidate:
     """The candidate whose measurement is `measured`, in a row with the given objective."""
     return Candidate(
         **{name: getattr(measured, name) for name in SHARED},
         scenario=_scenario(measured),
         objective=objective,
-        price_per_hour=price_per_hour,
         state=measured.status,
         blocks=list(_blocks(measured)),
-        joined_after=joined_after,
-        beaten_by=elimination.beaten_by if elimination else None,
-        ratio=elimination.ratio if elimination else None,
-        ratio_bounds=elimination.ratio_bounds if elimination else None,
     )
 
 
