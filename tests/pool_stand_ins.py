@@ -30,7 +30,7 @@ class Process(WorkerProcess):
     def nothing(self, *_: Any) -> int:
         return 0
 
-    compiled_folder = Path()
+    compiled_folders = (Path(),)
 
     def answer(self) -> bytes:
         return self.answers.pop()

@@ -25,6 +25,8 @@ def test_the_manifest_is_valid_kubernetes(cli) -> None:
     spec = jobs[0]["spec"]
     assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 3, 3)
     assert spec["template"]["spec"]["nodeSelector"] == {"pool": "a100"}
+    assert "activeDeadlineSeconds" not in spec, "it would run while the Job waits for a node"
+    assert spec["template"]["spec"]["activeDeadlineSeconds"] > 17
     assert spec["template"]["spec"]["containers"][0]["args"] == ["advise", "--quick", "--json"]
 
 

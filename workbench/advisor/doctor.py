@@ -334,7 +334,9 @@ def stack(machine: Machine, software: Software, trials: Mapping[str, Trial]) -> 
     levels = [Level(0, "python", software.python or "unknown", OK if software.python else FAIL)]
     hardware = list(_driver_levels(machine))
     is_bare = all(level.status is None for level in hardware)  # neither a GPU nor a driver
-    for name in dict.fromkeys(("torch", _ORT, *trials)):
+    # Without an answer of the interpreter nothing is known of its packages.
+    needed = ("torch", _ORT) if software.python else ()
+    for name in dict.fromkeys((*needed, *trials)):
         package = software.packages.get(package_of(name, software) or name)
         optional = catalog.backend(name).optional
         # An optional package may well be a build for the CPU.

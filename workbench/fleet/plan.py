@@ -147,10 +147,10 @@ def kubernetes(image: str, pools: Sequence[str], per_pool: int, request: Request
             raise UsageError(f"--pool takes a label of nodes such as pool=a100, not {pool!r}")
         job = msgspec.json.decode(text)
         job["metadata"]["name"] = f"workbench-{number}"
-        limit = round(time_limit(request.budget))
         job["spec"] |= {"completions": per_pool, "parallelism": per_pool}
-        job["spec"]["activeDeadlineSeconds"] = limit
         pod = job["spec"]["template"]["spec"]
+        # The clock of a Job runs while it waits for nodes, that of a pod from its node on.
+        pod["activeDeadlineSeconds"] = round(time_limit(request.budget))
         pod["nodeSelector"] = dict([pool.split("=")])
         pod["containers"][0] |= {"image": image, "args": request.arguments("--json")}
         jobs.append(msgspec.json.format(msgspec.json.encode(job)).decode())

@@ -30,6 +30,7 @@ from ..report.journal import can_be_written, runs_folder
 from ..worker import onnx_gpu
 from .guardian import RUN_ID_VARIABLE
 
+COMPILED = "TORCHINDUCTOR_CACHE_DIR"
 LAB_MODULE = "workloads.lab.child"
 PATIENCE_S = 1.0  # for a worker to end by itself
 LEAST_HEADER_BYTES = 1 << 20  # a complete precompiled header takes about 150 MB
@@ -121,12 +122,15 @@ class WorkerProcess(LineProcess):
         device = "cpu" if kind_of(key.device).on_host else key.device
         module = LAB_MODULE if key.backend == catalog.LAB else "workbench.worker.worker"
         side = settings.sides.get(key.alone) or Side("", "")
-        self.compiled_folder = _compiled_in(scratch)
+        variables = {**_environment(key, device, settings, side, scratch), **side.variables}
+        # torch keeps its headers in our own folder, even if its code is elsewhere.
+        ours = compiled_folder()
+        self.compiled_folders = {ours, Path(variables.get(COMPILED, ours))}
         super().__init__(
             command(module, python=side.python or settings.python),
             key.backend,
             device,
-            environ={**_environment(key, device, settings, side, scratch), **side.variables},
+            environ=variables,
             new_session=True,
         )
         bounded = device == "cpu" and not catalog.backend(key.backend).own_environment
@@ -191,7 +195,8 @@ class WorkerProcess(LineProcess):
     def drop_compiled(self) -> None:
         """Remove what a compilation wrote last, if the worker was killed during one."""
         if self.compiling_since is not None:
-            drop_compiled(self.compiled_folder, self.compiling_since)
+            for folder in self.compiled_folders:
+                drop_compiled(folder, self.compiling_since)
 
     def ask_to_end(self) -> None:
         """Close the pipe of an awake worker, which then ends by itself."""
@@ -231,7 +236,7 @@ def _environment(
     environment.update(dict.fromkeys(variables, str(threads)))
     environment[GPU_CORES] = json.dumps(settings.gpu_cores if near else {})
     compiled = _compiled_in(scratch)
-    environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(compiled))
+    environment.setdefault(COMPILED, str(compiled))
     environment.setdefault(onnx_gpu.CACHE, str(compiled / "tensorrt"))
     if device == "cpu" and settings.hide_gpus:
         # Both torch.compile and Adam open CUDA where they see it (pytorch#150622).

@@ -378,6 +378,7 @@ def test_a_silent_interpreter_is_one_failure_not_four() -> None:
     silent = software(unavailable={"python": "~/p ended"}, python="")
     found = examine(build_machine(), silent, {})
     assert [c.name for c in found.checks if c.status == doctor.FAIL] == ["python"]
+    assert [level.name for level in found.stack if level.status == doctor.FAIL] == ["python"]
 
 
 def test_the_text_shows_stack_checks_and_remedies() -> None:

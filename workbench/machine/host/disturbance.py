@@ -18,7 +18,6 @@ import psutil
 
 from ...process.cores import allowed_cores
 from ...records.reason import Warning
-from ...text import units
 from ...text.sanitize import shown
 from .cgroup import groups, stat_value
 from .readings import busy_s, core_times, total_s
@@ -190,7 +189,6 @@ def _disturbances(before: _Counters, now: _Counters) -> Iterator[_Disturbance]:
     if pages >= SWAPPED_PAGES:
         message = f"the machine swapped {pages} pages during the measurement"
         yield "swapping", message, "free memory or measure smaller sizes"
-    events = now.thermal_events - before.thermal_events
-    if events > 0:
-        message = f"the CPU slowed down to stay cool ({units.counted(events, 'time')})"
+    if now.thermal_events > before.thermal_events:
+        message = "the CPU slowed down to stay cool during the measurement"
         yield "cpu_throttled", message, "improve the CPU's cooling or let it cool down, then rerun"
