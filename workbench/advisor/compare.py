@@ -171,10 +171,12 @@ def _doubt(side: RunSide, candidates: Sequence[Candidate]) -> Reason | None:
 
 
 def _warnings(first: RunSide, other: RunSide) -> Iterator[Warning]:
-    for side in (first, other):
-        if any(each.simulated for cases in side.cases.values() for each in cases):
-            text = f"{side.name} has simulated devices, whose times say nothing about hardware"
-            yield Warning("simulated", text, "compare runs of real devices")
+    sides = (first, other)
+    posed = [s.name for s in sides if any(c.simulated for case in s.cases.values() for c in case)]
+    if posed:
+        have = " and ".join(posed) + (" have" if posed[1:] else " has")
+        text = f"{have} simulated devices, whose times say nothing about hardware"
+        yield Warning("simulated", text, "compare runs of real devices")
     if first.run.version != other.run.version:
         text = f"A was run by workbench {first.run.version}, {other.name} by {other.run.version}"
         yield Warning("other_version", text, "measure both with one version")

@@ -12,7 +12,7 @@ from .. import catalog
 from ..engine.exit_codes import CUT_SHORT
 from ..export.formats import DOCUMENT, FORMATS
 from ..planning.request import Request
-from ..planning.usage import UsageError
+from ..planning.usage import UsageError, check_known
 from ..records.comparison import Side
 from .options import adapt, fail_on_option, flag, own_options, run_options, value
 from .program import command, echo_json, head
@@ -72,10 +72,13 @@ def ab(names: tuple[str, ...], fail_on: float | None, markdown: bool, **options:
         asked["own"] = replace(asked["own"], directory=first.path)
     elif not (asked or names):
         raise UsageError(f"name a workload, or your own code: {', '.join(catalog.files())}")
+    known = scenarios.load_with(None)
+    if not asked:
+        check_known("workload or scenario", names, [*catalog.files(), *known[0]])
     of_workloads = not asked and any(name in catalog.files() for name in names)
     asked["workloads" if of_workloads else "scenarios"] = names
     request = take_part(Request(**asked, **options))
-    control, rows = Control(), resolve(request, *scenarios.load_with(None))
+    control, rows = Control(), resolve(request, *known)
     with control.signals():
         try:
             report = ABRun(request, both, control).run(rows, fail_on, head("ab"))

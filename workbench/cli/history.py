@@ -210,7 +210,8 @@ def export(run: str, svg: str | None, anonymize: bool, **files: str | None) -> N
         form: None if to == "-" else target(f"--{form}", Path(to), opened=True)
         for form, to in named.items()
     }
-    check_apart({"--svg": svg, **{f"--{form}": to for form, to in named.items() if to != "-"}})
+    outputs = {"--svg": svg, **{f"--{form}": to for form, to in named.items() if to != "-"}}
+    check_apart(outputs, {"RUN": run} if os.path.isfile(run) else {})  # noqa: PTH113 - as above
     report = open_run(run).report
     if not report.has_results:
         raise UsageError(f"{run} has no measurements: choose another run (workbench open {run})")

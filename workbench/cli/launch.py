@@ -25,7 +25,7 @@ from ..text.output import say
 from .options import chosen_format, keeps_samples
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from screens.state.event_source import EngineSource  # noqa: TID251
 
@@ -72,7 +72,8 @@ def start(
     request = with_saved_best(request)
     output = None if named is None else target("--output", Path(named), opened=True)
     best = request.question.save_best if request.question else None
-    check_apart({"--trace": request.trace, "--save-best": best, "--output": named})
+    outputs = {"--trace": request.trace, "--save-best": best, "--output": named}
+    check_apart(outputs, dict(files_read(request)))
     if is_live:
         preview = preview or [planned(row, request, 0.0) for row in rows]
         sys.exit(show_live(request, preview, output, samples=samples))
@@ -117,10 +118,16 @@ def with_saved_best(request: Request) -> Request:
     best = target("--save-best", Path(model.save_best))
     if best.is_stream:
         raise UsageError(f"--save-best: {model.save_best} is not a regular file: name a file")
-    for what, file in (("model itself", model.file), ("inputs", model.inputs)):
-        if file is not None and best.path.resolve() == Path(file).resolve():
-            raise UsageError(f"--save-best would replace the {what}: name another file")
     return replace(request, model=replace(model, save_best=str(best.path)))
+
+
+def files_read(request: Request) -> Iterator[tuple[str, str | None]]:
+    """The options that name what a run reads, with the names."""
+    yield from (("--scenarios", request.scenario_file), ("--prices", request.price_file))
+    if (model := request.model) is not None:
+        yield from (("--model", model.file), ("--inputs", model.inputs))
+    if (own := request.own) is not None:
+        yield own.option, own.target
 
 
 def take_part(request: Request) -> Request:

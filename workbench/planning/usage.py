@@ -57,9 +57,10 @@ def new_folder(option: str, path: Path) -> Path:
     return found
 
 
-def check_apart(outputs: Mapping[str, str | None]) -> None:
-    """Refuse two options that lead to one file, where one result would replace the other."""
-    options: dict[Path, str] = {}
+def check_apart(outputs: Mapping[str, str | None], inputs: Mapping[str, str | None] = {}) -> None:
+    """Refuse two options that lead to one file, where a result would replace an input or another
+    result."""
+    options = {Path(name).resolve(): option for option, name in inputs.items() if name is not None}
     for option, name in outputs.items():
         if name is not None and Path(name) != NULL:
             first = options.setdefault(Path(name).resolve(), option)

@@ -235,6 +235,8 @@ def test_a_run_with_a_simulated_device_is_flagged() -> None:
     assert codes(found) == ["simulated"]
     assert found.warnings[0].message.startswith("A has simulated devices")
     assert [each.id for each in found.cases] == [ONE.id]
+    (both,) = compared(sides[0], side("B", {ONE: 1.0, fake: 0.1}), None).warnings
+    assert both.message.startswith("A and B have simulated devices")
 
 
 def of_version(version: str) -> Report:

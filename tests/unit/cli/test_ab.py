@@ -32,7 +32,7 @@ def test_a_side_too_few_or_too_many_is_refused(given: int) -> None:
     ("arguments", "text"),
     [
         (TWO, "name a workload, or your own code"),
-        (("matmull", *TWO), "unknown scenario 'matmull'"),
+        (("matmull", *TWO), "unknown workload or scenario 'matmull'; did you mean matmul?"),
         (("matmul", "--env", "A", "--env", "B=1"), "--env takes NAME=VALUE, not A"),
         (
             ("matmul", "--env", "OMP_NUM_THREADS=1", "--env", "OMP_NUM_THREADS=2"),

@@ -51,6 +51,9 @@ def test_bad_requests_are_one_line(run: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("a")
     same = "--html and --csv lead to one file"
     assert same in refused(run, "--html", tmp_path / "a", "--csv", tmp_path / "link")
+    content = run.read_bytes()
+    assert f"RUN and --html lead to one file: {run}" in refused(run, "--html", run)
+    assert run.read_bytes() == content
     assert "name a new folder" in refused(run, "--svg", tmp_path)
     (tmp_path / "readonly").write_text("")
     assert "name a new folder" in refused(run, "--svg", tmp_path / "readonly")

@@ -41,6 +41,20 @@ def test_two_results_that_lead_to_one_file_are_refused(tmp_path, monkeypatch, ot
     assert not Path("x.onnx").exists()
 
 
+@pytest.mark.parametrize("option", ["--model", "--inputs", "--torch", "--prices"])
+def test_no_result_replaces_what_the_run_reads(tmp_path, monkeypatch, option: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = {"--model": "m.onnx", "--inputs": "d.npz", "--torch": "m.pt2", "--prices": "p.toml"}
+    for name in files.values():
+        Path(name).write_text("[per_hour]\ncpu = 1.0\n")
+    Path("link").symlink_to(files[option])
+    asked = ["--model", "m.onnx"] if option == "--inputs" else []
+    for output in ["--output", "--save-best"][: 2 if option in ("--model", "--inputs") else 1]:
+        words = ["advise", *asked, option, files[option], output, "link", "--json"]
+        refused = CliRunner().invoke(cli, words).exception
+        assert str(refused).startswith(f"{option} and {output} lead to one file: ")
+
+
 def test_results_that_nobody_keeps_may_go_to_one_place() -> None:
     check_apart({"--trace": "/dev/null", "--save-best": None, "--output": "/dev/null"})
 

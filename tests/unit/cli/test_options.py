@@ -7,11 +7,10 @@ from pathlib import Path
 import click
 import pytest
 
-from workbench.cli.launch import check_control, with_saved_best
+from workbench.cli.launch import check_control
 from workbench.cli.main import cli
 from workbench.cli.measure import advise
 from workbench.planning.questions import ModelQuestion
-from workbench.planning.request import Request
 from workbench.planning.usage import UsageError
 
 TEXTS = [
@@ -85,20 +84,6 @@ def test_control_lines_come_through_a_pipe(monkeypatch: pytest.MonkeyPatch, tmp_
         monkeypatch.setattr(sys, "stdin", stream)
         check_control()
     os.close(write)
-
-
-@pytest.mark.parametrize("what", ["model itself", "inputs"])
-def test_the_best_variant_replaces_nothing_that_it_was_made_from(tmp_path: Path, what: str) -> None:
-    names = {"model itself": "net.onnx", "inputs": "data.npz"}
-    model, data = (tmp_path / name for name in names.values())
-    for file in (model, data):
-        file.touch()
-    (tmp_path / "link").symlink_to(tmp_path / names[what])
-    for name in (names[what], "link"):
-        best = str(tmp_path / name)
-        question = ModelQuestion(str(model), inputs=str(data), save_best=best)
-        with pytest.raises(UsageError, match=f"would replace the {what}: name another file"):
-            with_saved_best(Request(model=question))
 
 
 @pytest.mark.parametrize("option", ["file", "save_best"])

@@ -22,6 +22,7 @@ from workbench.advisor.ranking import error_text
 from workbench.export.text import run_text
 from workbench.export.view.derived import RunView
 from workbench.export.view.details import candidate_facts
+from workbench.export.view.model import head_lines
 from workbench.export.view.model_facts import model_and_inputs, saved_text
 from workbench.export.view.ranked import candidate_lines
 from workbench.export.view.table import texts_of
@@ -41,6 +42,13 @@ def with_verdict(**changes: object) -> Report:
     """The run with another verdict."""
     verdict = {"verdict": lambda event: msgspec.structs.replace(event.verdict, **changes)}
     return Report.of(changed(RUN, ev.VerdictReached, **verdict))
+
+
+def test_the_facts_of_a_model_are_cut_only_on_a_low_terminal() -> None:
+    run, (facts, _) = RunView(REPORT), model_and_inputs(REPORT.model.facts)
+    tall, low = (head_lines(run, 60, roomy=roomy) for roomy in (True, False))
+    assert " ".join(line.plain for line in tall[:-1]) == facts
+    assert len(low) == 2 and low[0].plain.endswith("…")
 
 
 BOUNDS = {"static-u8s8-channel": (0.0091, 0.0123), "static-u8s8": (0.0181, 0.0257)}

@@ -10,7 +10,7 @@ from builders import case, events, report, scenario, steady
 
 from workbench.advisor.verdict import decide
 from workbench.contract import Accuracy
-from workbench.export.view.answers import answer_facts
+from workbench.export.view.answers import answer_facts, result_facts
 from workbench.export.view.derived import RunView
 from workbench.export.view.details import telemetry_text
 from workbench.export.view.events import narrate
@@ -114,6 +114,14 @@ def test_an_accuracy_that_is_too_low_is_below_its_limit() -> None:
     failed = Accuracy("test_accuracy", 0.5, "labels", 0.95, passed=False)
     line = narrate(msgspec.structs.replace(prepared, accuracy=failed), run)
     assert line.text.endswith("test accuracy 0.5 is below 0.95")
+
+
+def test_what_is_for_reference_only_is_not_the_fastest_of_a_row_that_was_cut() -> None:
+    blocks = {case("cpu-a"): steady(1.0), case("cpu-b"): steady(2.0)}
+    apart = case("cpu-c", "fp64")
+    cut = report({**blocks, apart: steady(0.5)}, row=scenario(reference_only=("fp64",)))
+    (fastest,) = result_facts(cut.rows["row"], RunView(cut))
+    assert fastest.text.plain.startswith("cpu torch fp32 t8 of=a; cpu torch fp32 t8 of=b takes")
 
 
 def lead_of(found: Report, planned: Scenario, *, gpu: bool) -> str:

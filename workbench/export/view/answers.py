@@ -61,40 +61,45 @@ def result_facts(row: Row, run: RunView) -> list[Fact]:
     return [*answer_facts(row, run), *race]
 
 
+def _first_two(row: Row, run: RunView) -> tuple[Candidate, Candidate, Ratio] | None:
+    """The best candidate, the next one and its time over that of the best; None where the two have
+    too few rounds in common."""
+    best, other = run.best(row), run.runner_up(row)
+    if best is None or other is None:
+        return None
+    ratio = run.behind(row)[other.case.id]
+    return (best, other, ratio) if ratio.pairs else None
+
+
 def _so_far(row: Row, run: RunView) -> list[Fact]:
     """The leader of a race that goes on, and the next, which the rounds to come may change."""
-    best, other = run.best(row), run.runner_up(row)
-    ratio = run.behind(row)[other.case.id] if other is not None else None
-    if best is None or other is None or ratio is None or not ratio.pairs:
+    if (found := _first_two(row, run)) is None:
         return []
-    first, second = (case_text(each.case.id, run) for each in (best, other))
-    lead = units.times(ratio.value, ratio.interval)
-    if ratio.low <= 1:
+    first, second = (case_text(each.case.id, run) for each in found[:2])
+    lead = units.times(found[2].value, found[2].interval)
+    if found[2].low <= 1:
         return [Fact("so far", Text.of(first, " has no clear lead over ", second, f": {lead}"))]
     return [Fact("so far", Text.of(first, f" leads by {lead} over ", second))]
 
 
 def _fastest(row: Row, run: RunView) -> list[Fact]:
     """The best candidate of a row without a verdict, compared with the second."""
-    measured = (run.measured(c) for c in row.candidates if c.state != "failed")
-    others = [m for m in measured if m.n and m.against is not None]
-    second = min(others, key=lambda m: m.against.ratio if m.against else 0.0, default=None)
-    if second is None or second.against is None:
+    if (found := _first_two(row, run)) is None:
         return []
-    name, against = run.case_name(second.id), second.against
-    ratio, noun = units.times(against.ratio, against.ci95), quantity(row.plan.objective)
-    apart = units.apart(against.ratio, against.ci95)
+    best, name, ratio = run.case_name(found[0].case.id), run.case_name(found[1].case.id), found[2]
+    times, noun = units.times(ratio.value, ratio.interval), quantity(row.plan.objective)
+    apart = units.apart(ratio.value, ratio.interval)
     at = TIMED.get(row.plan.objective, f" in {noun}")
-    if against.word == "slower":
-        lead = f"{name} takes {ratio} the {noun}"
-    elif against.word == "ambiguous":
+    if (word := ratio.word(TOLERANCE)) == "slower":
+        lead = f"{name} takes {times} the {noun}"
+    elif word == "ambiguous":
         lead = f"cannot be distinguished from {name}{at}: {apart}"
-    elif against.ci95[0] > 1:
-        lead = f"leads {name} by {BELOW}{at}: {ratio}"
+    elif ratio.low > 1:
+        lead = f"leads {name} by {BELOW}{at}: {times}"
     else:
         lead = f"too close to {name} to call{at}: {apart}"
     label = "fastest" if row.plan.objective in TIMED else "best"
-    return [fact(label, f"{run.case_name(against.id)}; {lead}")]
+    return [fact(label, f"{best}; {lead}")]
 
 
 def ending_lines(run: RunView, width: int, *, starts: bool) -> list[Text]:

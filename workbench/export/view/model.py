@@ -36,8 +36,8 @@ _TONES = (("fp32", "cpu-1"), ("int8", "cpu-0"))  # columns of times with their t
 
 
 def head_lines(run: RunView, width: int, *, roomy: bool, title: str = "") -> list[Text]:
-    """The model in a line and its inputs; on a low terminal one input only.  Before the model is
-    read, the `title`."""
+    """The model and its inputs; on a low terminal one line for it and one input only.  Before the
+    model is read, the `title`."""
     first, *rest = _described(run.report)
     name = first.partition(": ")[0]
     if not name:
@@ -47,7 +47,8 @@ def head_lines(run: RunView, width: int, *, roomy: bool, title: str = "") -> lis
     lines = [Text.of((line, "dim")) for line in rest]
     if not roomy and len(lines) > 1:
         lines = [Text.of(lines[0], (f"  and {len(lines) - 1} more", "dim"))]
-    return [line.truncate(width) for line in (head, *lines)]
+    heads = head.wrap(width) if roomy else [head]
+    return [line.truncate(width) for line in (*heads, *lines)]
 
 
 def _described(report: Report) -> list[str]:
