@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from itertools import pairwise
 from statistics import median
-from typing import Any, ClassVar
+from typing import Any
 
 from workbench.contract import (
     Accuracy,
@@ -58,7 +58,7 @@ class Scaling(Workload):
         Parameter("world", 1, "ranks that share the batch", 1, 1024, tuning=True),
     )
     default_batch = DEFAULT_BATCH
-    quick: ClassVar = {"width": 512, "batch": QUICK_BATCH}
+    quick = {"width": 512, "batch": QUICK_BATCH}
     variants = (
         Variant("cpu", "torch", "fp32"),
         Variant("gpu", "torch", "fp32"),
