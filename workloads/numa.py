@@ -171,8 +171,7 @@ def bound(node: Node | None) -> Iterator[None]:
 
 
 def pages_by_node(address: int, maps: Path = Path("/proc/self/numa_maps")) -> dict[int, int]:
-    """Pages on each node of the mapping that holds `address`; empty where the
-    kernel does not tell."""
+    """Pages on each node of the mapping that holds `address`; empty where the kernel hides them."""
     try:
         lines = maps.read_text().splitlines()
     except OSError:
