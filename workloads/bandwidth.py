@@ -30,7 +30,7 @@ class Bandwidth(Workload):
         Parameter("kernel", "triad", "operation", choices=tuple(ARRAYS)),
         Parameter("mib", 256.0, "size of each array", 0.004, 65_536, unit="MiB"),
     )
-    quick: ClassVar = {"mib": 64.0}
+    quick = {"mib": 64.0}
     variants: ClassVar[tuple[Variant, ...]] = (
         Variant("cpu", "torch", "fp32"),
         Variant("gpu", "torch", "fp32"),

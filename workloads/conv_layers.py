@@ -1,7 +1,7 @@
 """Forward and backward through two 3x3 convolutions, most of the work in vision networks."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 from workbench.worker.libraries import np, torch
@@ -29,8 +29,8 @@ class ConvLayers(Workload):
         Parameter("image", 32, "side of the square input", minimum=4, maximum=1024, unit="px"),
     )
     default_batch = 8
-    quick: ClassVar = {"batch": 1}
-    small: ClassVar = {"batch": 1, "image": 4}
+    quick = {"batch": 1}
+    small = {"batch": 1, "image": 4}
     convolves = True
     variants = (
         *(Variant("cpu", "torch", precision) for precision in ("fp32", "bf16")),

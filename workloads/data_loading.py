@@ -1,7 +1,7 @@
 """Feeding a device with pictures: how many loaders it needs, and how long it waits for them."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from workbench.contract import (
     Accuracy,
@@ -59,7 +59,7 @@ class DataLoading(Workload):
         ),
     )
     default_batch = 16
-    quick: ClassVar = {"batches": 8, "image": 128}
+    quick = {"batches": 8, "image": 128}
     variants = (Variant("cpu", "torch", "fp32"), Variant("gpu", "torch", "fp32"))
 
     def tuning_values(self, parameter: str, host: Host, device_kind: str) -> ParameterValues:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import cycle
-from typing import Any, ClassVar
+from typing import Any
 
 from workbench.contract import (
     Accuracy,
@@ -54,7 +54,7 @@ class ForestInference(Workload):
         Parameter("depth", 8, "decisions on a longest path", minimum=1, maximum=16),
     )
     default_batch = 32
-    quick: ClassVar = {"trees": 20}
+    quick = {"trees": 20}
     variants = (
         Variant("cpu", "numpy", "fp32", threads=1),
         Variant("cpu", "onnxruntime", "fp32"),

@@ -1,7 +1,5 @@
 """Matrix products of any shape: thin products, batches of small ones, matrix times vector."""
 
-from typing import ClassVar
-
 from workbench.contract import Case, Parameter, Setup, Task, Variant, Work
 
 from ._shared.product import MatrixProduct, ProductShape
@@ -29,7 +27,7 @@ class Gemm(MatrixProduct):
         Parameter("k", 4096, "columns of A, rows of B: its inputs", 1, 65_536),
     )
     default_batch = 1
-    quick: ClassVar = {"n": 1024, "k": 1024}
+    quick = {"n": 1024, "k": 1024}
     variants = (*VARIANTS, *(Variant("gpu", "torch", p, mode="hot") for p in ("fp32", "bf16")))
 
     def shape(self, case: Case) -> ProductShape:

@@ -1,7 +1,7 @@
 """Answering one picture at a time with a conv net: the latency of a small vision service."""
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 from workbench.contract import Case, Parameter, Setup, Task, Work, Workload
 from workbench.worker.libraries import np
@@ -26,8 +26,8 @@ class InferCnn(Workload):
         Parameter("image", 64, "side of the square picture", minimum=16, maximum=512, unit="px"),
     )
     default_batch = 1
-    quick: ClassVar = {"image": 32}
-    small: ClassVar = {"batch": 1, "image": 16}
+    quick = {"image": 32}
+    small = {"batch": 1, "image": 16}
     latency = True
     convolves = True
     variants = (*inference.CONVOLVING, *inference.JAX)

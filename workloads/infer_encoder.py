@@ -6,7 +6,7 @@ over the tokens and one dense layer give the answer.  Inputs are embeddings, pos
 """
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 from workbench.contract import Case, Parameter, Setup, Task, Work, Workload
 from workbench.worker.libraries import np
@@ -39,8 +39,8 @@ class InferEncoder(Workload):
     )
     parameters = (Parameter("tokens", 128, "length of the sequence", minimum=1, maximum=2048),)
     default_batch = 1
-    quick: ClassVar = {"tokens": 32}
-    small: ClassVar = {"batch": 1, "tokens": 8}
+    quick = {"tokens": 32}
+    small = {"batch": 1, "tokens": 8}
     latency = True
     variants = (*inference.VARIANTS, inference.BF16)
 

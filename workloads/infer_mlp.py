@@ -1,7 +1,7 @@
 """Inference with a multi-layer perceptron, FP32 and INT8: products without convolutions."""
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 from workbench.contract import Case, Parameter, Setup, Task, Work, Workload
 from workbench.worker.libraries import np
@@ -22,8 +22,8 @@ class InferMlp(Workload):
     teaches = "Dynamic INT8 makes plain matrix products faster, though it slows conv nets down."
     parameters = (Parameter("width", 1024, "units of each hidden layer", 8, 16_384),)
     default_batch = 16
-    quick: ClassVar = {"width": 512}
-    small: ClassVar = {"batch": 1, "width": 8}
+    quick = {"width": 512}
+    small = {"batch": 1, "width": 8}
     variants = (*inference.VARIANTS, inference.BF16)
 
     def work(self, case: Case) -> Work:

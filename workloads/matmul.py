@@ -1,7 +1,5 @@
 """A square matrix product: the operation that fills training and scientific computing alike."""
 
-from typing import ClassVar
-
 from workbench.contract import Case, Parameter, Variant
 
 from ._shared.product import MatrixProduct, ProductShape
@@ -25,7 +23,7 @@ class Matmul(MatrixProduct):
     title = "Matrix product"
     teaches = "A GPU is built for dense arithmetic; the precision decides how fast it runs."
     parameters = (Parameter("n", 4096, "rows and columns of the matrices", 1, 65_536),)
-    quick: ClassVar = {"n": 1024}
+    quick = {"n": 1024}
     variants = (*VARIANTS, *JAX)
 
     def shape(self, case: Case) -> ProductShape:

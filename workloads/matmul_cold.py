@@ -4,7 +4,7 @@ import math
 from copy import deepcopy
 from dataclasses import replace
 from itertools import cycle
-from typing import Any, ClassVar
+from typing import Any
 
 from workbench.contract import Case, Parameter, Setup, Task, Variant, Work, kind_of
 from workbench.worker.libraries import torch
@@ -28,7 +28,7 @@ class MatmulCold(Matmul):
     title = "Matrix product, cold cache"
     teaches = "A benchmark that reuses its data measures the cache; real programs often do not."
     parameters = (Parameter("n", 512, "rows and columns of the matrices", 64, 65_536),)
-    quick: ClassVar = {"n": 256}
+    quick = {"n": 256}
     variants = (
         Variant("cpu", "numpy", "fp32"),
         *(Variant(kind, "torch", p) for kind in ("cpu", "gpu") for p in ("fp32", "bf16")),

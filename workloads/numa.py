@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, WorkloadError
 from workbench.process.cores import affinity_mask, cpulist
@@ -37,7 +37,7 @@ class Numa(Bandwidth):
         Parameter("kernel", "triad", "operation", choices=tuple(ARRAYS)),
         Parameter("mib", 256.0, "size of each array", 1, 65_536, unit="MiB"),
     )
-    quick: ClassVar = {"mib": 64.0}
+    quick = {"mib": 64.0}
     variants = (
         Variant("cpu", "numpy", "fp32", mode="near", threads=1),
         Variant("cpu", "numpy", "fp32", mode="far", threads=1),
@@ -171,8 +171,7 @@ def bound(node: Node | None) -> Iterator[None]:
 
 
 def pages_by_node(address: int, maps: Path = Path("/proc/self/numa_maps")) -> dict[int, int]:
-    """Pages on each node of the mapping that holds `address`; empty where the
-    kernel does not tell."""
+    """Pages on each node of the mapping that holds `address`; empty where the kernel hides them."""
     try:
         lines = maps.read_text().splitlines()
     except OSError:

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
-from typing import Any, ClassVar
+from typing import Any
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 from workbench.worker.libraries import Image, np, onnx, torch
@@ -40,7 +40,7 @@ class Preprocessing(Workload):
         Parameter("image", 224, "side of the network's input", 16, 2048, unit="px"),
     )
     default_batch = 8
-    quick: ClassVar = {"width": 400, "height": 300, "batch": 4}
+    quick = {"width": 400, "height": 300, "batch": 4}
     variants = (
         Variant("cpu", "numpy", "fp32", mode="pillow"),
         Variant("cpu", "torch", "fp32"),

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from itertools import pairwise
 from statistics import median
-from typing import Any, ClassVar
+from typing import Any
 
 from workbench.contract import (
     Accuracy,
@@ -26,7 +26,7 @@ from workbench.contract import (
 from workbench.worker.launcher import launch_of, ranks_here
 from workbench.worker.libraries import torch
 
-from ._ranks import session
+from ._ranks import groups
 from ._ranks.mirrored import Mirrored
 from ._ranks.replica import Replica, checked, judge, sizes_of, world_of
 from ._shared.network import mlp_multiplications, mlp_training_flops
@@ -58,7 +58,7 @@ class Scaling(Workload):
         Parameter("world", 1, "ranks that share the batch", 1, 1024, tuning=True),
     )
     default_batch = DEFAULT_BATCH
-    quick: ClassVar = {"width": 512, "batch": QUICK_BATCH}
+    quick = {"width": 512, "batch": QUICK_BATCH}
     variants = (
         Variant("cpu", "torch", "fp32"),
         Variant("gpu", "torch", "fp32"),
@@ -110,7 +110,7 @@ class Scaling(Workload):
         if world > 1:
             return DataParallel(case, setup)
         if launch_of(os.environ) is not None:  # the other ranks wait to be called
-            session.enter(1, case.computes_on)
+            groups.enter(1, case.computes_on)
         return Replica(case, setup)
 
 
@@ -126,7 +126,7 @@ class DataParallel(Task):
         if device != "cpu" and launch_of(os.environ) is None:
             _require_gpus(case, self.world)
         with setup.phase("build"):
-            self.group = session.enter(self.world, device)
+            self.group = groups.enter(self.world, device)
         try:
             self._prepare(setup)
         except BaseException:
@@ -217,7 +217,7 @@ class DataParallel(Task):
         if self.group.failure is None:
             with suppress(WorkloadError):
                 self.group.ask(self.group.ranks, op="close", case=self.case.id)
-        session.leave(self.group)
+        groups.leave(self.group)
 
 
 class RanksTimer(DeviceTimer):

@@ -1,7 +1,7 @@
 """A loop that cannot be batched: each branch depends on the previous iteration's result."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 from workbench.worker.libraries import np, torch
@@ -27,7 +27,7 @@ class SequentialLoop(Workload):
     title = "Sequential, data-dependent loop"
     teaches = "Where each step needs the last one's result, latency decides, not throughput."
     parameters = (Parameter("iterations", 300, "halvings, each dependent on the last", 1, 100_000),)
-    quick: ClassVar = {"iterations": 90}
+    quick = {"iterations": 90}
     variants = (
         Variant("cpu", "numpy", "fp64", threads=1),
         Variant("cpu", "numpy", "fp64", mode="python", threads=1),

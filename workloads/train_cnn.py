@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from workbench.contract import Accuracy, Case, Host, Parameter, Setup, Task, Work, Workload
 from workbench.worker.libraries import np, torch
@@ -37,9 +37,9 @@ class TrainCnn(Workload):
         Parameter("loaders", 1, "processes that prepare batches", 1, MOST_LOADERS, tuning=True),
     )
     default_batch = 64
-    quick: ClassVar = {"batch": 16}
+    quick = {"batch": 16}
     # With fewer than four pictures the cost of calls would hide an emulation.
-    small: ClassVar = {"batch": 4, "image": LEAST_IMAGE}
+    small = {"batch": 4, "image": LEAST_IMAGE}
     convolves = True
     variants = CONVOLVING
 

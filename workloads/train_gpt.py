@@ -1,7 +1,7 @@
 """Training a small decoder-only transformer on a stream of tokens in the device's memory."""
 
 from collections import OrderedDict
-from typing import Any, ClassVar
+from typing import Any
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Work, Workload, WorkloadError
 from workbench.worker.libraries import nn, np, torch
@@ -46,7 +46,7 @@ class TrainGpt(Workload):
         Parameter("blocks", 4, "blocks of attention and dense layers", minimum=1, maximum=48),
     )
     default_batch = 16
-    quick: ClassVar = {"batch": 4, "tokens": 64, "width": 128, "blocks": 2}
+    quick = {"batch": 4, "tokens": 64, "width": 128, "blocks": 2}
     variants = VARIANTS
 
     def work(self, case: Case) -> Work:

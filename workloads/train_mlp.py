@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 from workbench.worker.libraries import jax, torch
@@ -35,7 +35,7 @@ class TrainMlp(Workload):
         Parameter("samples", 10_000, "training samples, all used in every step", 1, 10_000_000),
         Parameter("steps", 100, "optimiser steps in a run", minimum=1, maximum=100_000),
     )
-    quick: ClassVar = {"steps": 20}
+    quick = {"steps": 20}
     variants = (
         Variant("cpu", "torch", "fp32"),
         Variant("cpu", "jax", "fp32"),

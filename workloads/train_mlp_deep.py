@@ -2,7 +2,7 @@
 
 from functools import partial
 from itertools import repeat
-from typing import Any, ClassVar
+from typing import Any
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 from workbench.worker.libraries import tf, torch
@@ -33,8 +33,8 @@ class TrainMlpDeep(Workload):
         Parameter("samples", 10_000, "training samples, all used in every epoch", 1, 1_000_000),
         Parameter("epochs", 10, "epochs before the training starts again", 1, 100_000),
     )
-    quick: ClassVar = {"samples": 2000}
-    small: ClassVar = {"samples": CHECKED_SAMPLES}
+    quick = {"samples": 2000}
+    small = {"samples": CHECKED_SAMPLES}
     variants = (
         Variant("cpu", "torch", "fp32"),
         Variant("cpu", "torch", "fp32", mode="compile"),

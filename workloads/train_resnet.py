@@ -1,7 +1,7 @@
 """Training a residual network on CIFAR-shaped pictures in the device's memory."""
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Work, Workload
 from workbench.worker.libraries import nn, np, torch
@@ -36,7 +36,7 @@ class TrainResnet(Workload):
     )
     parameters = (Parameter("blocks", 3, "residual blocks in each of the three stages", 1, 9),)
     default_batch = 64
-    quick: ClassVar = {"batch": 16, "blocks": 1}
+    quick = {"batch": 16, "blocks": 1}
     convolves = True
     variants = CONVOLVING
 

@@ -1,7 +1,7 @@
 """Gradient boosting on a table: whole fits by scikit-learn, XGBoost and LightGBM."""
 
 import json
-from typing import Any, ClassVar
+from typing import Any
 
 from workbench.contract import (
     Accuracy,
@@ -38,7 +38,7 @@ class TrainTrees(Workload):
         Parameter("columns", 28, "columns of the table", minimum=USED, maximum=10_000),
         Parameter("trees", 50, "trees of a model", minimum=10, maximum=10_000),
     )
-    quick: ClassVar = {"rows": 10_000}
+    quick = {"rows": 10_000}
     variants = (
         Variant("cpu", "sklearn", "fp32"),
         Variant("cpu", "xgboost", "fp32"),

@@ -2,7 +2,7 @@
 
 import math
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 from workbench.contract import (
     Accuracy,
@@ -59,7 +59,7 @@ class Transfer(Workload):
         Parameter("mib", 64.0, "size of the array", 0.00390625, 16_384, unit="MiB"),
         Parameter("compute", "no", "multiply on the device meanwhile", choices=("no", "yes")),
     )
-    quick: ClassVar = {"mib": 16.0}
+    quick = {"mib": 16.0}
     variants = (
         Variant("cpu", "torch", "fp32"),
         *(Variant("gpu", "torch", "fp32", mode=mode) for mode in MODES),

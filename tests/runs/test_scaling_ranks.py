@@ -22,7 +22,7 @@ from support import go_on, stop
 from workbench import catalog
 from workbench.contract import Case, Host, Setup, WorkloadError
 from workbench.worker.block import time_sample
-from workloads._ranks import session
+from workloads._ranks import groups
 from workloads._ranks.mirrored import logical_devices
 from workloads._ranks.rank import Follower
 from workloads._ranks.replica import Replica, judge
@@ -60,10 +60,10 @@ def is_rank(process: psutil.Process) -> bool:
 def own_ranks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """For a test that may break its ranks: it shares none, and must leave none."""
     before = children()
-    monkeypatch.setattr(session, "_sessions", [])
+    monkeypatch.setattr(groups, "_groups", [])
     yield
     assert children() == before
-    assert session._sessions == []
+    assert groups._groups == []
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def pair() -> Iterator[tuple[DataParallel, DataParallel]]:
     assert len(children()) == 3  # the other still needs its two
     made[1].close()
     assert children() == []
-    assert session._sessions == []
+    assert groups._groups == []
 
 
 def test_the_time_to_send_the_ranks_a_line_is_not_that_of_queueing_a_step(pair) -> None:
@@ -250,10 +250,10 @@ def test_under_a_launcher_its_ranks_are_proposed(monkeypatch: pytest.MonkeyPatch
 
 
 def test_ranks_share_the_cores_that_all_may_use() -> None:
-    group = session.RankGroup("cpu")
+    group = groups.RankGroup("cpu")
     places = [("a", {0, 1}), ("a", {1, 2}), ("a", {3}), ("b", {0, 1})]
     for host, cpus in places:
-        rank = session.Rank()
+        rank = groups.Rank()
         rank.host, rank.cpus = host, frozenset(cpus)
         group.ranks.append(rank)
     assert [group.sharers(number, 4) for number in range(4)] == [2, 2, 1, 1]
@@ -261,7 +261,7 @@ def test_ranks_share_the_cores_that_all_may_use() -> None:
 
 
 def test_a_rank_beyond_the_last_gpu_has_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    group, given = session.RankGroup("cuda:1"), []
+    group, given = groups.RankGroup("cuda:1"), []
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     monkeypatch.setattr(group, "_child", lambda environ: given.append(environ["LOCAL_RANK"]))
     group._start(2)
@@ -293,7 +293,7 @@ def test_a_stranger_who_connects_costs_nothing(hello: bytes) -> None:
     ours, theirs = socket.socketpair()
     sender = threading.Thread(target=lambda: (theirs.sendall(hello + b"\n"), theirs.close()))
     sender.start()
-    group = object.__new__(session.RankGroup)
+    group = object.__new__(groups.RankGroup)
     group.ranks = []
     group._admit(ours, None, "token")
     sender.join(30)

@@ -53,9 +53,9 @@ def load_backend(name: str) -> Backend:
     """The backend called `name`; WorkloadError says what is wrong with its file."""
     file = backend_file(name)
     if is_built_in(file):
-        from .importing import backend_in
+        from .importing import import_backend
 
-        return backend_in(name, file)
+        return import_backend(name)
     from .described import describe_backend
 
     return describe_backend(name, file)

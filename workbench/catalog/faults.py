@@ -1,4 +1,4 @@
-"""What can be wrong with the description of a user's workload or backend, one line each."""
+"""Faults in the description of a user's workload or backend, one line each."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple

@@ -22,16 +22,11 @@ def import_workload(name: str) -> Workload:
 
 def import_backend(name: str) -> Backend:
     """The backend called `name`; WorkloadError says what is wrong with its file."""
-    return backend_in(name, backend_file(name))
+    backend: Backend = _bound(name, backend_file(name), "BACKEND", Backend)
+    return backend
 
 
 @cache
-def backend_in(name: str, file: Path) -> Backend:
-    """The backend called `name`, of this file."""
-    loaded: Backend = _bound(name, file, "BACKEND", Backend)
-    return loaded
-
-
 def _bound(name: str, file: Path, variable: str, kind: type) -> Any:
     """The `kind` called `name` that `file` binds to `variable`."""
     code = f"broken_{kind.__name__.lower()}"

@@ -36,7 +36,7 @@ FATAL_MARKS = (
 _MEMORY_DETAILS = re.compile(
     r" (Including non-PyTorch memory|Process \d+ has|Of the allocated memory)\b.*"
 )
-# What torch says on a full GPU, on which products and convolutions have worked: no plan of cuDNN
+# torch's messages on a full GPU, on which products and convolutions have worked: no plan of cuDNN
 # has the room that it needs (torch tries the next where a workspace does not fit, Conv_v8.cpp), or
 # the thread of the backward pass has none for handles of its own (discuss.pytorch.org/t/125450).
 FULL_MARKS = (

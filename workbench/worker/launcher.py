@@ -1,4 +1,4 @@
-"""Which rank of a distributed job this process is, as torchrun or srun says.
+"""The rank of this process in a distributed job, by the variables of torchrun or srun.
 
 Standard library only: workers use it too.
 """

@@ -58,7 +58,7 @@ def providers(
     if provider == TENSORRT:
         if cache:
             options.update(trt_engine_cache_enable="1", trt_engine_cache_path=cache)
-        # What is not quantised runs in FP16.
+        # The rest runs in FP16.
         options.update(trt_fp16_enable="1", trt_int8_enable=str(int(case.precision == "int8")))
         found.insert(0, (TENSORRT, options))
     return [*found, (CPU, {})] if shared and provider != CPU else found
@@ -119,7 +119,7 @@ def overheard(heard: list[str]) -> Iterator[None]:
 
 
 def _remedy(why: str, onnxruntime: Any) -> str:
-    """What to do about a cause."""
+    """The remedy for a cause."""
     built = major(getattr(onnxruntime, "cuda_version", ""))
     from importlib import metadata  # imports the modules for mail, and screens import this one
 

@@ -120,7 +120,7 @@ class Worker:
             peak = max(peak, built_bytes)
         self.prepared[wanted.id] = Prepared(task, warmed, latency)
         self._latest = wanted.id
-        # What the preparation left behind is not garbage: keep collections inside blocks short.
+        # Objects of the preparation stay: without them, collections inside blocks are short.
         gc.collect()
         gc.freeze()
         return {

@@ -32,7 +32,6 @@ class Follower:
     def __init__(self, store: Any, rank: int, size: int) -> None:
         self.store, self.rank, self.size = store, rank, size
         self.parts: dict[str, Any] = {}  # case id -> this rank's part in it
-        self.groups: dict[str, Any] = {}
         # Error of an order that sends no answer; the next `do` raises it.
         self.failed: Exception | None = None
 
@@ -64,13 +63,12 @@ class Follower:
         else:
             mine = replace(wanted, device=f"cuda:{self._device()}")
         setup = Setup(seed=seed)
-        self.groups[wanted.id] = group
         self.parts[wanted.id] = Replica(mine, setup, self.rank, group)
         return setup.seconds
 
     def close(self, case: str) -> None:
-        if self.parts.pop(case, None) is not None:
-            torch.distributed.destroy_process_group(self.groups.pop(case))
+        if case in self.parts:
+            torch.distributed.destroy_process_group(self.parts.pop(case).group)
             torch.cuda.empty_cache()  # does nothing where CUDA was never started
 
     def do(self, case: str, name: str, **arguments: Any) -> Any:

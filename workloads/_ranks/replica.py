@@ -11,11 +11,10 @@ from workbench.contract import Accuracy, Case, Setup
 from workbench.worker.libraries import np, torch
 from workbench.worker.worker import resident_peak
 
-from .._shared.network import mlp, relative_error, samples
+from .._shared.network import CLASSES, mlp, relative_error, samples
 from .._shared.torch_task import module, to_device
 from .._shared.training import TrainingTask, exact_gradient
 
-CLASSES = 10
 LEARNING_RATE = 0.01
 CHECKED = 32  # samples to check, over all ranks
 CHECKED_PER_TENSOR = 4096  # gradient elements to check in each tensor

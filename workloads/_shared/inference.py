@@ -29,7 +29,7 @@ VARIANTS = (
     Variant("cpu", "openvino", "bf16", mode="auto"),  # what users get who choose nothing
     Variant("cpu", "openvino", "int8", "static"),
     *(Variant("cpu", "torch", "fp32", mode=mode) for mode in (None, "compile")),
-    # What promises most comes first, and what takes longest to prepare last.
+    # The most promising come first, those that take longest to prepare last.
     *(Variant("gpu", "torch", precision) for precision in ("fp32", "fp16")),
     *(Variant("gpu", "torch", precision, mode="graph") for precision in ("fp32", "fp16")),
     Variant("gpu", "torch", "bf16"),

@@ -13,7 +13,7 @@ from workbench.contract import WorkloadError
 from workbench.worker.libraries import np, onnx, quantization
 from workbench.worker.recipe import Recipe
 
-# What the workloads quantise statically: products, and what lies between them in a conv net.
+# Static INT8 of our workloads quantises products and the operators between them in a conv net.
 STATIC_OPS = ("Conv", "MatMul", "Gemm", "Relu", "GlobalAveragePool", "Flatten")
 # Operators that stand for a quantised layer until ONNX Runtime fuses them.
 QUANTISED_OPS = {"dynamic": ("ConvInteger", "MatMulInteger"), "static": ("DequantizeLinear",)}

@@ -108,7 +108,7 @@ def _parsed(path: Path, data: bytes) -> Any:
 
 
 def looks_like(data: bytes) -> tuple[str, str]:
-    """What a file that is no model is by its first bytes, and what to do about it."""
+    """The kind of a file that is no model, by its first bytes, and the remedy."""
     return next(
         (what, hint)
         for pattern, what, hint in _OTHERS

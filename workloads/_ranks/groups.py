@@ -249,7 +249,7 @@ class RankGroup:
         self.ranks, self._store = [], None
 
 
-_sessions: list[RankGroup] = []
+_groups: list[RankGroup] = []
 _held: list[LineChannel] = []  # to ranks of a launcher, open until this process ends
 
 
@@ -260,25 +260,25 @@ def enter(size: int, device: str) -> RankGroup:
         raise WorkloadError(
             f"{launch.launcher} started {launch.size} ranks, not {size}", code="bad_input"
         )
-    for session in _sessions:
+    for group in _groups:
         # A launcher's ranks cannot be started again, even if they failed.
-        if launch is not None or (session.device == device and len(session.ranks) >= size):
-            session.users += 1
-            return session
-    session = RankGroup(device)
+        if launch is not None or (group.device == device and len(group.ranks) >= size):
+            group.users += 1
+            return group
+    group = RankGroup(device)
     if launch is not None:
-        _sessions.append(session)
-        atexit.register(session.goodbye)
-    session.gather(size)
+        _groups.append(group)
+        atexit.register(group.goodbye)
+    group.gather(size)
     if launch is None:
-        _sessions.append(session)
-    session.users += 1
-    return session
+        _groups.append(group)
+    group.users += 1
+    return group
 
 
-def leave(session: RankGroup) -> None:
+def leave(group: RankGroup) -> None:
     """Give a group back; ranks that were started here end with its last user."""
-    session.users -= 1
-    if session.users == 0 and session.launch is None:
-        session.goodbye()
-        _sessions.remove(session)
+    group.users -= 1
+    if group.users == 0 and group.launch is None:
+        group.goodbye()
+        _groups.remove(group)
