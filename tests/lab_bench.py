@@ -67,6 +67,10 @@ class Child:
         self.asked: list[dict[str, Any]] = []
         self.deadlines: list[float] = []
         self.build_s = 0.0
+        self.owned: list[Path] = []
+
+    def own_folder(self, folder: Path) -> None:
+        self.owned.append(folder)
 
     def start(self, key: object, deadline_s: float) -> None:
         assert key == LAB

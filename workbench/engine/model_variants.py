@@ -184,8 +184,11 @@ class ModelVariants:
     def save(self, case: Case, target: Path) -> Saved:
         """Write the variant that `case` runs to `target`; with a size and a reason, it was written
         and not checked."""
-        before = _modified(target)
-        asked = {"variant": self.file(case), "destination": str(target.absolute())}
+        before, pool = _modified(target), self.context.pool
+        hidden = target.absolute().with_name(f".{pool.scratch.name}")
+        pool.own_folder(hidden)
+        places = {"destination": str(target.absolute()), "hidden": str(hidden)}
+        asked = {"variant": self.file(case), **places}
         try:
             saved = self._ask(self._share_s(BUILD_SHARE), SavedFile, op="save", **asked)
         except WorkerFailed as failure:

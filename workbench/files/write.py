@@ -84,10 +84,11 @@ class Target:
         return descriptor
 
 
-def replace(path: Path, content: bytes, *, mode: int = 0o666) -> None:
+def replace(path: Path, content: bytes, *, mode: int = 0o666, within: Path | None = None) -> None:
     """Put a file with this `content` at `path`, which is resolved: a reader sees the old file or
-    the whole new one.  `mode` holds for a file where there was none, less the umask."""
-    descriptor, new = _made(path, mode)
+    the whole new one, which is made `within` a folder of the same disk.  `mode` holds for a file
+    where there was none, less the umask."""
+    descriptor, new = _made(path, mode, within)
     try:
         send(descriptor, content)
         os.fsync(descriptor)
@@ -131,12 +132,12 @@ def _is_stream(path: Path) -> bool:
     return is_fifo or path == NULL or _DESCRIPTOR.fullmatch(str(path)) is not None
 
 
-def _made(path: Path, mode: int = 0o666) -> tuple[int, Path]:
-    """A new empty file in the folder of `path`, fit to replace what is there."""
+def _made(path: Path, mode: int = 0o666, within: Path | None = None) -> tuple[int, Path]:
+    """A new empty file, fit to replace what is at `path`; see `replace`."""
     old = _status(path)
     if old is not None:
         _require_file(path, old)
-    new = path.parent / f".workbench-{os.urandom(8).hex()}.tmp"
+    new = (within or path.parent) / f".workbench-{os.urandom(8).hex()}.tmp"
     descriptor = os.open(new, _NEW, mode if old is None else 0o600)
     if old is not None:
         with suppress(OSError):  # a file system without permissions

@@ -50,10 +50,12 @@ class Lab:
         with clear_errors(f"{Recipe.of(recipe).label} cannot be mixed", "not_quantised", OTHERS):
             return mixed.mixed(Path(folder), Recipe.of(recipe), **wanted)
 
-    def save(self, model: str, folder: str, variant: str, destination: str) -> dict[str, Any]:
+    def save(
+        self, model: str, folder: str, variant: str, destination: str, hidden: str
+    ) -> dict[str, Any]:
         hint = "try again with another file name"
         with clear_errors("it cannot be saved", code="not_saved", hint=hint):
-            return save.save(Path(model), Path(folder), Path(variant), Path(destination))
+            return save.save(*map(Path, (model, folder, variant, destination, hidden)))
 
 
 def main(arguments: list[str]) -> None:

@@ -15,8 +15,11 @@ from .errors import quiet
 CHECKED = 2  # inputs on which the written file is compared; slow models leave no time for more
 
 
-def save(model: Path, folder: Path, source: Path, destination: Path) -> dict[str, Any]:
-    """Write the variant `source` to `destination` in one piece, with weights outside it embedded.
+def save(
+    model: Path, folder: Path, source: Path, destination: Path, hidden: Path
+) -> dict[str, Any]:
+    """Write the variant `source` to `destination` in one piece, with weights outside it embedded,
+    by way of the folder `hidden`, which the engine removes if it is left.
 
     Returns the fields of `workbench.pool.answers.SavedFile`; `difference` is the largest relative
     error of an output against those of `source`.
@@ -27,7 +30,9 @@ def save(model: Path, folder: Path, source: Path, destination: Path) -> dict[str
     with quiet():
         content = onnx.load(str(source)).SerializeToString()
         try:
-            write.replace(destination, content)
+            hidden.mkdir(exist_ok=True)
+            write.replace(destination, content, within=hidden)
+            hidden.rmdir()
         except OSError as error:
             text = f"cannot write {destination}: {error.strerror}"
             hint = "choose a folder that can be written to and has room for the model"

@@ -186,6 +186,8 @@ def test_the_pick_is_saved_to_the_given_file() -> None:
     asked = bench.child.asked[-1]
     assert asked["variant"] == f"{STATIC}.onnx"
     assert Path(asked["destination"]).is_absolute()
+    assert bench.child.owned == [Path(asked["hidden"])]  # removed also if the worker is killed
+    assert Path(asked["hidden"]).parent == Path(asked["destination"]).parent
 
 
 def test_a_failed_save_has_its_reason() -> None:

@@ -172,14 +172,18 @@ def test_errors_of_the_tools_are_one_line(tmp_path: Path, monkeypatch: pytest.Mo
 def saved(folder: Path, destination: Path, variant: str = "int8-static-u8s8-products.onnx") -> Any:
     Lab().build("", str(folder), STATIC.as_fields())
     model, source = str(folder / "model.onnx"), str(folder / variant)
-    return Lab().save(model, str(folder), source, str(destination))
+    hidden = str(folder / ".hidden")
+    return Lab().save(model, str(folder), source, destination=str(destination), hidden=hidden)
 
 
-def test_a_variant_is_written_whole_and_runs_as_before(tmp_path: Path) -> None:
+def test_a_variant_is_written_whole_and_runs_as_before(tmp_path: Path, monkeypatch) -> None:
     prepared(perceptron(), tmp_path, (4, 16))
     (tmp_path / "out").mkdir()
     destination = tmp_path / "out" / "small.onnx"
+    meanwhile = []  # what a kill would leave
+    monkeypatch.setattr(os, "fsync", lambda _: meanwhile.extend(destination.parent.iterdir()))
     written = saved(tmp_path, destination)
+    assert meanwhile == []
     assert written == {"size_bytes": destination.stat().st_size, "difference": 0.0}
     assert [file.name for file in destination.parent.iterdir()] == ["small.onnx"]
 
@@ -195,7 +199,8 @@ def test_a_file_is_compared_on_few_inputs(tmp_path: Path, monkeypatch) -> None:
         str(tmp_path / "model.onnx"),
         str(tmp_path),
         str(tmp_path / "model.onnx"),
-        str(tmp_path / "copy"),
+        destination=str(tmp_path / "copy"),
+        hidden=str(tmp_path / ".hidden"),
     )
     assert asked[-2:] == [2, 2]
 
