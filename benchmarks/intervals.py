@@ -102,7 +102,7 @@ def looks(trials: int) -> None:
         print(f"| {kind} | {shares} |", flush=True)
 
 
-def differs(ratio: ratios.Ratio | None) -> bool:
+def differs(ratio: stats.Ratio | None) -> bool:
     return ratio is not None and not ratio.low <= 1 <= ratio.high
 
 
