@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..report.candidate import Candidate, candidate_name, eliminations
+from ..records.code import CodeReport
+from ..report.candidate import Candidate, Row, candidate_name, eliminations
 from ..stats import ratios
 from ..stats.samples import Ratio
 from ..text import units
+from ..worker.code import TORCH
 
 TIMED = {  # objective that counts seconds to the words after a ratio of it
     "throughput": "",
@@ -51,6 +53,16 @@ def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
     rounds = {case: c.rounds() for case, c in known.items()}
     order = ratios.ranking(rounds, eliminations(known.values()))
     return [known[case] for case in order]
+
+
+def as_written(row: Row, code: CodeReport) -> Candidate | None:
+    """The code as the user runs it today: eager with all threads or its own number of them, or the
+    first command.  It is planned first; None where an option left it out."""
+    first = row.candidates[0]
+    case, facts = first.case, code.facts
+    is_eager = (case.backend, case.precision, case.mode) == (TORCH, facts.precision, None)
+    has_its_threads = None in (facts.threads, case.threads) or facts.threads == case.threads
+    return first if facts.kind != TORCH or (is_eager and has_its_threads) else None
 
 
 def ratio_of(one: Candidate | None, other: Candidate | None) -> Ratio | None:

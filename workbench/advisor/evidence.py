@@ -16,7 +16,8 @@ from ..report.report import Report
 from ..stats import ratios
 from ..stats.samples import Ratio
 from ..text import units
-from .comparison import COMPARED, Comparison, ranked, ratio_of
+from ..worker.code import COMMAND
+from .comparison import COMPARED, Comparison, as_written, ranked, ratio_of
 from .limits import beyond_limits, eligible, exceeds_error_limit, surely_beyond_limits
 from .race_summary import is_cut_short
 
@@ -61,10 +62,22 @@ class Evidence:
     def ranked(self) -> list[Candidate]:
         """The eligible candidates, best first; those without a value are missing.
 
-        Where 99th percentiles are level, one whose median is clearly lower comes first.
+        Where 99th percentiles are level, one whose median is clearly lower comes first, and the
+        user's code as written before what is no better.
         """
         order, best = self._by_value, self.best_median
-        return order if best is None else [best.one, *(c for c in order if c is not best.one)]
+        first = self._level_as_written if best is None else best.one
+        return order if first is None else [first, *(c for c in order if c is not first)]
+
+    @property
+    def _level_as_written(self) -> Candidate | None:
+        """The user's module or function as written, where it ties with the best."""
+        code, order = self.report.code, self._by_value
+        if code is None or code.facts.kind == COMMAND or not order:
+            return None
+        given = as_written(self.row, code)
+        ratio = ratio_of(order[0], given) if given in order else None
+        return given if ratio is not None and ratios.is_tie(ratio) else None
 
     @cached_property
     def _by_value(self) -> list[Candidate]:

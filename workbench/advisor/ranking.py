@@ -131,8 +131,10 @@ def has_equal(verdict: Verdict) -> bool:
 
 
 def tie_text(verdict: Verdict, runner_up: str) -> str:
-    """That the pick has no lead over the `runner_up` in a tie, or only a small one."""
+    """That the pick has no lead over the `runner_up` in a tie, a small one, or a small lag."""
     low, high = verdict.pick_ratio_ci95 or (1.0, 1.0)
+    if high < 1:
+        return f"{runner_up} leads it by {BELOW}."
     if low <= 1:
         return f"No clear lead over {runner_up}."
     if high <= 1 + ratios.TOLERANCE:

@@ -14,6 +14,7 @@ from ...stats import ratios
 from ...text import units
 from ...worker.code import COMMAND, OWN, TORCH
 from ..break_even import plain, whole
+from ..comparison import as_written
 from ..evidence import was_missed
 from ..ranking import RankedCandidate, error_text, gain_over, gain_text, in_order, no_pick, ties
 from ..reasons import listed
@@ -32,16 +33,6 @@ def rows_of(report: Report) -> list[Row]:
 def first_answered(rows: Sequence[Row]) -> Row:
     """The first row with a pick, else the first."""
     return next((row for row in rows if row.picked), rows[0])
-
-
-def as_written(row: Row, code: CodeReport) -> Candidate | None:
-    """The code as the user runs it today: eager with all threads or its own number of them, or the
-    first command.  It is planned first; None where an option left it out."""
-    first = row.candidates[0]
-    case, facts = first.case, code.facts
-    is_eager = (case.backend, case.precision, case.mode) == (TORCH, facts.precision, None)
-    has_its_threads = None in (facts.threads, case.threads) or facts.threads == case.threads
-    return first if facts.kind != TORCH or (is_eager and has_its_threads) else None
 
 
 def given_name(code: CodeReport, first: Case) -> str:
@@ -145,7 +136,8 @@ def _run(pick: Candidate, row: Row, code: CodeReport) -> str:
     ways = f" with {listed(found)}" if (found := _ways(case, code.facts.precision)) else ""
     if pick is given:
         others = any(c is not pick and c.blocks for c in row.candidates)
-        why = ": no other measured candidate was shown to be better" if others else ""
+        more = f"more than {ratios.TOLERANCE:.0%} better"
+        why = f": no other measured candidate was shown to be {more}" if others else ""
         how = "as it is" if known_as == AS_WRITTEN else "eager"
         return f"Run it {how}{where}{ways}{why}."
     text = f"Run it{where}{ways}"

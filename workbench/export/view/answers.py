@@ -75,9 +75,10 @@ def _so_far(row: Row, run: RunView) -> list[Fact]:
     """The leader of a race that goes on, and the next, which the rounds to come may change."""
     if (found := _first_two(row, run)) is None:
         return []
-    first, second = (case_text(each.case.id, run) for each in found[:2])
-    lead = units.times(found[2].value, found[2].interval)
-    if found[2].low <= 1:
+    best, other, ratio = found
+    first, second = (case_text(each.case.id, run) for each in (best, other))
+    lead = units.times(ratio.value, ratio.interval)
+    if ratio.low <= 1:
         return [Fact("so far", Text.of(first, " has no clear lead over ", second, f": {lead}"))]
     return [Fact("so far", Text.of(first, f" leads by {lead} over ", second))]
 
@@ -86,7 +87,8 @@ def _fastest(row: Row, run: RunView) -> list[Fact]:
     """The best candidate of a row without a verdict, compared with the second."""
     if (found := _first_two(row, run)) is None:
         return []
-    best, name, ratio = run.case_name(found[0].case.id), run.case_name(found[1].case.id), found[2]
+    first, second, ratio = found
+    best, name = run.case_name(first.case.id), run.case_name(second.case.id)
     times, noun = units.times(ratio.value, ratio.interval), quantity(row.plan.objective)
     apart = units.apart(ratio.value, ratio.interval)
     at = TIMED.get(row.plan.objective, f" in {noun}")

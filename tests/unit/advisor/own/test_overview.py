@@ -1,7 +1,9 @@
 """The advice on the user's own code: baseline, ranking, sentences and Amdahl's law."""
 
+import builders
 import own_runs
 import pytest
+from builders import steady
 from msgspec.structs import replace
 from own_runs import NET, case
 
@@ -19,6 +21,7 @@ from workbench.advisor.own.overview import (
 )
 from workbench.advisor.ranking import Gain, gain_text, in_order, tie_text
 from workbench.advisor.subject import pick_of, snippet
+from workbench.advisor.verdict import decide
 from workbench.contract import Accuracy
 from workbench.records import events as ev
 from workbench.records.code import CodeReport
@@ -57,6 +60,7 @@ def test_a_gain_in_a_part_counts_as_amdahl_says(share: float, gain: float, whole
 @pytest.mark.parametrize(
     ("interval", "said"),
     [
+        ((0.96, 0.99), "cpu torch fp32 t2 leads it by less than 5%."),
         ((0.98, 1.03), "No clear lead over cpu torch fp32 t2."),
         ((1.01, 1.03), "It leads cpu torch fp32 t2 by less than 5%."),
         ((1.01, 1.10), "It leads cpu torch fp32 t2: 1.04x (95% CI 1.01-1.10)."),
@@ -168,6 +172,21 @@ def test_eager_with_all_threads_on_the_cpu_is_the_code_as_written() -> None:
     half = CodeReport(replace(NET, precision="fp16"))
     row.candidates[0].case = case("cuda:0/torch/fp16")
     assert as_written(row, half).case.label == "cuda:0/torch/fp16"
+
+
+@pytest.mark.parametrize(
+    ("other_s", "kind", "picked"),
+    [(0.98, "torch", "t8"), (0.98, "command", "t1"), (0.9, "torch", "t1"), (1.0, "torch", "t8")],
+)
+def test_code_is_left_as_it_is_where_the_best_is_no_better(
+    other_s: float, kind: str, picked: str
+) -> None:
+    given, other = case("cpu/torch/fp32/t8"), case("cpu/torch/fp32/t1")
+    built = builders.report({given: steady(1.0), other: steady(other_s)})
+    built.code = CodeReport(replace(NET, kind=kind))
+    verdict = decide(built, builders.scenario())
+    assert verdict.pick.endswith(picked)
+    assert verdict.confidence == ("sure" if other_s == 0.9 else "tie")
 
 
 def test_a_training_says_how_long_it_waits_for_data() -> None:
