@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.widgets import Input
 
 from workbench.export.view.runs import COLUMNS, MARKED, is_found, run_line, run_lines
 from workbench.export.view.spans import Text
@@ -145,7 +146,8 @@ class RunsScreen(ViewScreen):
         chosen = self._chosen
         self.write("run-detail", lambda width: run_lines(chosen[1], width) if chosen else [])
 
-    def on_input_changed(self) -> None:
+    def on_input_changed(self, message: Input.Changed) -> None:
+        message.prevent_default()  # the search draws the list, and the base would once more
         self._wanted = PAGE
         self._search()
 
