@@ -166,10 +166,26 @@ class Evidence:
         cpu, gpu = self.best_cpu, self.best_gpu
         return self._decisive(cpu, gpu) if cpu and gpu else None
 
+    @cached_property
+    def medians(self) -> Comparison | None:
+        """The pick's medians against the rival's where they decide: 99th percentiles that favour
+        the pick may stay undecided, since a few stalls set them."""
+        pick, rival = self.pick, self.rival
+        if not self.scenario.measures_tails or pick is None or rival is None:
+            return None
+        tails, steps = self._decisive(rival, pick), (rival.step_rounds(), pick.step_rounds())
+        all_looks, ratio = self._over_looks(*steps), ratios.ratio_between(*steps)
+        if tails is None or all_looks is None or not tails.low <= 1 < tails.value:
+            return None
+        return Comparison(pick, rival, ratio) if all_looks.low > EDGE else None
+
     def _decisive(self, one: Candidate, other: Candidate) -> Ratio | None:
+        return self._over_looks(one.rounds(), other.rounds())
+
+    def _over_looks(self, one: ratios.ByRound, other: ratios.ByRound) -> Ratio | None:
         # A race that was decided, or stopped by hand, may have ended because of what it showed.
         is_last = self.row.ended_by not in ("decided", CANCELLED)
-        return ratios.decisive_ratio(one.rounds(), other.rounds(), is_last=is_last)
+        return ratios.decisive_ratio(one, other, is_last=is_last)
 
     # ----------------------------------------------------------- answer
 
@@ -194,7 +210,9 @@ class Evidence:
         if len(self.kinds) == 1 and beyond:
             return next(iter(self.kinds))
         has_cpu, no_gpu = self.best_cpu is not None, self.is_without_gpu
-        return choose(self.decisive_ratio, has_cpu=has_cpu, no_gpu=no_gpu)
+        choice = choose(self.decisive_ratio, has_cpu=has_cpu, no_gpu=no_gpu)
+        by_medians = choice == "unknown" and len(self.kinds) == 2 and self.medians is not None
+        return self.pick.case.device_kind if by_medians and self.pick else choice
 
     @cached_property
     def doubts(self) -> list[tuple[str | None, str]]:
@@ -240,7 +258,8 @@ class Evidence:
         if rival is not None:
             lead = Comparison.of(pick, rival)
             word = lead_word(lead.ratio, self._decisive(rival, pick))
-            word = LIKELY if was_far_behind(lead) else word
+            if was_far_behind(lead) or (word == OPEN and self.medians is not None):
+                word = LIKELY
         elif len(self.eligible) > 1 or any(w.code == "unmeasured" for w in self.warnings):
             word = OPEN
         return LOWERED.get(word, OPEN) if self.doubts else word

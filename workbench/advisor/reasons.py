@@ -147,7 +147,7 @@ def _decided(evidence: Evidence, ratio: Ratio) -> Iterator[str]:
     """One device is the better one, or looks so."""
     faster = ratio if evidence.choice == "gpu" else ratio.inverse()
     factor, ci = units.ratio_parts(faster.value, faster.interval)
-    verb = "looks" if evidence.doubts else "is"
+    verb = "looks" if evidence.doubts or evidence.medians is not None else "is"
     winner, loser = f"The {evidence.choice.upper()}", NAMES[OTHER[evidence.choice]]
     if evidence.best_gpu is not None:
         kind = kind_of(evidence.best_gpu.case.device)
@@ -170,8 +170,8 @@ def _decided(evidence: Evidence, ratio: Ratio) -> Iterator[str]:
 
 
 def _by_median(evidence: Evidence) -> Iterator[str]:
-    """Why the pick is not the candidate with the lowest 99th percentile."""
-    if (best := evidence.best_median) is not None:
+    """That the medians chose the pick, and not the 99th percentiles."""
+    if (best := evidence.best_median or evidence.medians) is not None:
         (factor, ci), other = best.parts, candidate_name(best.other.case)
         yield f"The median decides: that of {other} is {factor} as long (95% CI {ci})."
 

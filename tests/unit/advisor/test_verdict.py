@@ -170,6 +170,29 @@ def test_the_median_decides_where_the_99th_percentiles_are_level(fast: Case) -> 
     assert "The median decides" not in level.reasons[0]
 
 
+def stalling(step: float, stall: float) -> list[list[float]]:
+    """Stalls in 7 of 600 steps, in every other block: the 99th percentile is an edge."""
+    return [[step] * (100 - many) + [stall] * many for many in (2, 0, 2, 0, 3, 0)]
+
+
+@pytest.mark.parametrize(
+    ("gpu_stall", "choice", "confidence"), [(9.0, "cpu", "likely"), (3.0, "unknown", "open")]
+)
+def test_medians_decide_between_devices_whose_99th_percentiles_are_open_but_agree(
+    gpu_stall: float, choice: str, confidence: str
+) -> None:
+    blocks = {CPU: stalling(1.0, 6.0), GPU: stalling(2.0, gpu_stall)}
+    found = verdict(blocks, row=scenario(objective="latency_p99"), gpus=["cuda:0"])
+    low, high = found.device_ratio_ci95
+    assert low < 1 < high
+    assert (found.choice, found.confidence) == (choice, confidence)
+    said = "The CPU looks " in found.reasons[0], "The median decides: that of" in found.reasons[0]
+    assert said == (choice == "cpu",) * 2
+    near = {CPU: stalling(1.0, 6.0), GPU: stalling(1.03, gpu_stall)}
+    near = verdict(near, row=scenario(objective="latency_p99"), gpus=["cuda:0"])
+    assert near.choice not in ("cpu", "gpu"), "a tie of the medians"
+
+
 def test_the_median_does_not_decide_for_a_candidate_that_the_race_eliminated() -> None:
     row = scenario(objective="latency_p99")
     blocks = {CPU: [[1.0] * 97 + [9.0] * 3] * 5, CPU_B: [[0.5] * 97 + [9.1] * 3] * 5}
