@@ -1,0 +1,118 @@
+"""Races about 99th percentiles on a machine that stalls, with the true percentiles of each."""
+
+import math
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+from builders import case, context, events, scenario
+from fakes import FakePool, IdleWorkload, ManualClock
+from simulation import Undisturbed
+
+from workbench.advisor.verdict import decide
+from workbench.contract import Case
+from workbench.engine import race
+from workbench.engine.context import Share
+from workbench.planning.plan import RowPlan, planned
+from workbench.planning.request import Request
+from workbench.report.report import Report
+from workbench.stats.samples import quantile
+
+SHARE_S = 7.0  # of a row in the default table
+STRETCH_S = 0.5  # mean time for which the machine stays calm or busy
+BUSY = 0.25  # share of the time
+TRUE_SAMPLES = 12_000
+
+
+class Machine:
+    """Steps on a machine whose stalls hit all candidates alike, by the time that they take."""
+
+    def __init__(self, seed: int, run: str) -> None:
+        rng = random.Random(seed)
+        self.calm, self.busy = rng.uniform(0.1, 2), rng.uniform(2, 15)  # stalls per second
+        self.stall_s = math.exp(rng.uniform(math.log(1e-3), math.log(8e-3)))
+        self.noise = math.exp(rng.uniform(math.log(0.01), math.log(0.08)))
+        self.rng, self.until_s, self.is_busy = random.Random(f"{run}{seed}"), 0.0, False
+
+    def step_s(self, at_s: float, step_s: float) -> float:
+        while at_s >= self.until_s:
+            self.is_busy = self.rng.random() < BUSY
+            self.until_s = at_s + self.rng.expovariate(1 / STRETCH_S)
+        took_s = step_s * math.exp(self.rng.gauss(0, self.noise))
+        rate = self.busy if self.is_busy else self.calm
+        if self.rng.random() < 1 - math.exp(-rate * step_s):
+            took_s += self.stall_s * (0.3 + self.rng.expovariate(1))
+        return took_s
+
+    def steps_s(self, at_s: float, step_s: float) -> Iterator[float]:
+        while True:
+            yield (took_s := self.step_s(at_s, step_s))
+            at_s += took_s
+
+
+class StallingPool(FakePool):
+    """A fake pool whose blocks run on such a machine."""
+
+    def __init__(self, clock: ManualClock, steps_s: Mapping[Case, float], machine: Machine) -> None:
+        super().__init__(clock, steps_s, {})
+        self.machine = machine
+
+    def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
+        answer = super().prepare(request)
+        step_s = self.steps_s[request["case"].id]
+        self.clock.at_s += 0.05 + 3 * step_s
+        answer["warmup"]["iterations"] = max(1, round(2e-3 / step_s))
+        return answer
+
+    def block(self, request: dict[str, Any]) -> dict[str, Any]:
+        answer = super().block({**request, "seconds": 0.0})
+        began_s, samples = self.clock.at_s, []
+        for took_s in self.machine.steps_s(began_s, self.steps_s[request["case"]]):
+            samples.append(took_s)
+            self.clock.at_s += took_s
+            enough = len(samples) >= request["min_samples"]
+            if enough and self.clock.at_s - began_s >= request["seconds"]:
+                break
+        answer["samples_s"] = samples
+        return answer
+
+
+@dataclass(frozen=True)
+class TailOutcome:
+    """What a verdict says of the devices."""
+
+    choice: str
+    confidence: str
+    regret: float | None  # true percentile of the stated device over that of the other; None: none
+
+
+def simulate(seed: int) -> TailOutcome:
+    """One race of 2 to 6 candidates on the CPU and 1 to 6 on a simulated GPU."""
+    rng = random.Random(seed)
+    best_s = math.exp(rng.uniform(math.log(1e-3), math.log(8e-3)))
+    names = [f"cpu-{i}" for i in range(rng.randint(2, 6))]
+    names += [f"fake:0-{i}" for i in range(rng.randint(1, 6))]
+    apart = [rng.uniform(0, 0.06) if rng.random() < 0.3 else rng.uniform(0, 1.6) for _ in names]
+    steps_s = {case(name): best_s * math.exp(x) for name, x in zip(names, apart, strict=True)}
+    row = msgspec.structs.replace(scenario(textbook=""), objective="latency_p99")
+    report, clock = Report.of(events({}, gpus=["fake:0"])[:2]), ManualClock()
+    plan = RowPlan(row, IdleWorkload(), list(steps_s))
+    report.apply(planned(plan, Request(), 0.0))
+    pool = StallingPool(clock, steps_s, Machine(seed, "run"))
+    with patch.object(race, "DisturbanceMonitor", Undisturbed):
+        race.Race(plan, context(pool, clock, report), Share(SHARE_S, SHARE_S)).run()
+    verdict, regret = decide(report, row), None
+    if verdict.choice in ("cpu", "gpu"):
+        true = {kind: _true_s(seed, steps_s, kind) for kind in ("cpu", "gpu")}
+        regret = true.pop(verdict.choice) / next(iter(true.values()))
+    return TailOutcome(verdict.choice, verdict.confidence, regret)
+
+
+def _true_s(seed: int, steps_s: Mapping[Case, float], kind: str) -> float:
+    """The percentile of a kind of device in the long run: that of its shortest steps."""
+    step_s = min(s for each, s in steps_s.items() if each.device_kind == kind)
+    steps = Machine(seed, "truth").steps_s(0.0, step_s)
+    return quantile([next(steps) for _ in range(TRUE_SAMPLES)], 0.99)
