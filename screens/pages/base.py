@@ -146,7 +146,10 @@ class ViewScreen(Screen[None]):
         """The size of the terminal, which is known before the first layout."""
         return self.app.size
 
-    on_mount = on_input_changed = repaint
+    on_mount = repaint
+
+    def on_input_changed(self, message: Input.Changed) -> None:
+        self.repaint()
 
     def _compositor_refresh(self) -> None:
         if not self.app._batch_count:  # Textual draws a layout in a batch as well
