@@ -68,6 +68,8 @@ def loss_lines(row: Row, run: RunView, width: int, most: int) -> list[Text]:
     """
     training = [candidate for candidate in run.ordered(row) if candidate.loss]
     shown = sorted(training, key=lambda candidate: candidate.eliminated)[:most]
+    if not shown:  # the losses are those of a candidate that has no rank
+        return []
     names = [run.case_name(candidate.case.id) for candidate in shown]
     name_width = max(len(name) for name in names)
     room = max(1, min(MOST_LOSS, width - name_width - 18))
