@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from ..contract import DEVICE_KINDS
 
 NOT_AVAILABLE = "n/a"
-MOST_HALF = 10.0  # half an interval over its median: a larger figure says no more
+MOST_HALF = 9.99  # half an interval over its median: a larger figure has no room in a table
 
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -134,7 +134,7 @@ def percent(share: float) -> str:
 
 
 def spread(center: float | None, interval: Sequence[float] | None) -> str:
-    """Half the interval's width relative to the median: `±1.2%`, at most `±>1000%`; empty without
+    """Half the interval's width relative to the median: `±1.2%`, at most `±>999%`; empty without
     an interval."""
     if not center or interval is None:
         return ""
