@@ -295,7 +295,7 @@ class NewRunScreen(ModalScreen[Request | None]):
 
     def _take(self, control: Widget, value: str) -> None:
         line = control.parent
-        if isinstance(line, FieldLine):
+        if isinstance(line, FieldLine) and line.field is not NO_FIELD:
             self._form.take(line.field.key, value)
             if line.field.decides:
                 self._show_entry()
