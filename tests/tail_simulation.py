@@ -5,7 +5,7 @@ A longer step is hit more often, so the candidate with the shortest steps has th
 
 import math
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
@@ -23,7 +23,7 @@ from workbench.planning.plan import RowPlan, planned
 from workbench.planning.request import Request
 from workbench.report.report import Report
 
-SHARE_S = 7.0  # of a row in the default table
+SHARE_S = 7.0  # seconds of a row in the default table
 STRETCH_S = 0.5  # mean time for which the machine stays calm or busy
 BUSY = 0.25  # share of the time
 
@@ -31,12 +31,12 @@ BUSY = 0.25  # share of the time
 class Machine:
     """Steps on a machine whose stalls hit all candidates alike, by the time that they take."""
 
-    def __init__(self, seed: int, run: str) -> None:
+    def __init__(self, seed: int) -> None:
         rng = random.Random(seed)
         self.calm, self.busy = rng.uniform(0.1, 2), rng.uniform(2, 15)  # stalls per second
         self.stall_s = math.exp(rng.uniform(math.log(1e-3), math.log(8e-3)))
         self.noise = math.exp(rng.uniform(math.log(0.01), math.log(0.08)))
-        self.rng, self.until_s, self.is_busy = random.Random(f"{run}{seed}"), 0.0, False
+        self.rng, self.until_s, self.is_busy = random.Random(f"run{seed}"), 0.0, False
 
     def step_s(self, at_s: float, step_s: float) -> float:
         while at_s >= self.until_s:
@@ -47,11 +47,6 @@ class Machine:
         if self.rng.random() < 1 - math.exp(-rate * step_s):
             took_s += self.stall_s * (0.3 + self.rng.expovariate(1))
         return took_s
-
-    def steps_s(self, at_s: float, step_s: float) -> Iterator[float]:
-        while True:
-            yield (took_s := self.step_s(at_s, step_s))
-            at_s += took_s
 
 
 class StallingPool(FakePool):
@@ -70,23 +65,19 @@ class StallingPool(FakePool):
 
     def block(self, request: dict[str, Any]) -> dict[str, Any]:
         answer = super().block({**request, "seconds": 0.0})
-        began_s, samples = self.clock.at_s, []
-        for took_s in self.machine.steps_s(began_s, self.steps_s[request["case"]]):
-            samples.append(took_s)
-            self.clock.at_s += took_s
-            enough = len(samples) >= request["min_samples"]
-            if enough and self.clock.at_s - began_s >= request["seconds"]:
-                break
-        answer["samples_s"] = samples
+        step_s, until_s = self.steps_s[request["case"]], self.clock.at_s + request["seconds"]
+        answer["samples_s"] = samples = []
+        while len(samples) < request["min_samples"] or self.clock.at_s < until_s:
+            samples.append(self.machine.step_s(self.clock.at_s, step_s))
+            self.clock.at_s += samples[-1]
         return answer
 
 
 @dataclass(frozen=True)
 class TailOutcome:
-    """What a verdict says of the devices."""
+    """The device that a verdict states, and how good that is."""
 
     choice: str
-    confidence: str
     regret: float | None  # steps of the stated device over those of the other; None: none is stated
 
 
@@ -102,14 +93,14 @@ def simulate(seed: int) -> TailOutcome:
     report, clock = Report.of(events({}, gpus=["fake:0"])[:2]), ManualClock()
     plan = RowPlan(row, IdleWorkload(), list(steps_s))
     report.apply(planned(plan, Request(), 0.0))
-    pool = StallingPool(clock, steps_s, Machine(seed, "run"))
+    pool = StallingPool(clock, steps_s, Machine(seed))
     with patch.object(race, "DisturbanceMonitor", Undisturbed):
         race.Race(plan, context(pool, clock, report), Share(SHARE_S, SHARE_S)).run()
     verdict, regret = decide(report, row), None
     if verdict.choice in ("cpu", "gpu"):
         stated, other = sorted(("cpu", "gpu"), key=verdict.choice.__ne__)
         regret = _shortest_s(steps_s, stated) / _shortest_s(steps_s, other)
-    return TailOutcome(verdict.choice, verdict.confidence, regret)
+    return TailOutcome(verdict.choice, regret)
 
 
 def _shortest_s(steps_s: Mapping[Case, float], kind: str) -> float:

@@ -143,7 +143,7 @@ class RunForm:
         effort, named = self.texts["effort"], self.texts["scenarios"].strip()
         is_table = self.entry == SCENARIOS
         return Request(
-            workloads=() if is_table else (self.entry,),
+            workloads=() if is_table else (self.entry,),  # own code has the budget of a workload
             crossover=self.before.crossover and is_table,
             all_scenarios=self.before.all_scenarios and is_table and not named,
             model=ModelQuestion("") if is_model else None,

@@ -62,8 +62,8 @@ class Evidence:
     def ranked(self) -> list[Candidate]:
         """The eligible candidates, best first; those without a value are missing.
 
-        Where 99th percentiles are level, one whose median is clearly lower comes first, and the
-        user's code as written before what is no better.
+        Where 99th percentiles are level, one whose median is clearly lower comes first.  The user's
+        code as written comes before candidates that are no better.
         """
         order, best = self._by_value, self.best_median
         first = self._level_as_written if best is None else best.one
@@ -168,8 +168,8 @@ class Evidence:
 
     @cached_property
     def medians(self) -> Comparison | None:
-        """The pick's medians against the rival's where they decide: 99th percentiles that favour
-        the pick may stay undecided, since a few stalls set them."""
+        """The pick's medians against the rival's, where they decide: the 99th percentiles favour
+        the pick too, but stay undecided, since a few stalls set them."""
         pick, rival = self.pick, self.rival
         if not self.scenario.measures_tails or pick is None or rival is None:
             return None
@@ -211,8 +211,10 @@ class Evidence:
             return next(iter(self.kinds))
         has_cpu, no_gpu = self.best_cpu is not None, self.is_without_gpu
         choice = choose(self.decisive_ratio, has_cpu=has_cpu, no_gpu=no_gpu)
-        by_medians = choice == "unknown" and len(self.kinds) == 2 and self.medians is not None
-        return self.pick.case.device_kind if by_medians and self.pick else choice
+        if choice != "unknown" or (medians := self.medians) is None:
+            return choice
+        better, other = (each.case.device_kind for each in (medians.one, medians.other))
+        return better if better != other else choice
 
     @cached_property
     def doubts(self) -> list[tuple[str | None, str]]:

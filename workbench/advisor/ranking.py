@@ -131,7 +131,7 @@ def has_equal(verdict: Verdict) -> bool:
 
 
 def tie_text(verdict: Verdict, runner_up: str) -> str:
-    """That the pick has no lead over the `runner_up` in a tie, a small one, or a small lag."""
+    """The lead of the pick over the `runner_up` in a tie: none, a small one, or a small lag."""
     low, high = verdict.pick_ratio_ci95 or (1.0, 1.0)
     if high < 1:
         return f"{runner_up} leads it by {BELOW}."

@@ -22,6 +22,7 @@ from ..export.formats import PLAIN
 from ..planning.request import NAME_PYTHON, Request, check_python
 from ..planning.usage import UsageError, check_apart, new_folder, target, unknown
 from ..text.output import say
+from ..worker.code import COMMAND
 from .options import chosen_format, keeps_samples
 
 if TYPE_CHECKING:
@@ -126,8 +127,8 @@ def files_read(request: Request) -> Iterator[tuple[str, str | None]]:
     yield from (("--scenarios", request.scenario_file), ("--prices", request.price_file))
     if (model := request.model) is not None:
         yield from (("--model", model.file), ("--inputs", model.inputs))
-    if (own := request.own) is not None:
-        yield own.option, own.target
+    if (own := request.own) is not None and own.kind != COMMAND:
+        yield own.option, own.target.partition("::")[0]  # of a script, without the module in it
 
 
 def take_part(request: Request) -> Request:

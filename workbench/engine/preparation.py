@@ -10,7 +10,6 @@ from functools import partial
 import msgspec
 
 from ..contract import Case
-from ..machine.host.isa import lacking
 from ..planning import admission
 from ..planning.plan import RowPlan
 from ..pool.answers import Prepared, Released, SmallProbe
@@ -22,10 +21,10 @@ from ..records.reason import BUDGET, NO_TIME, NOT_READY, Reason
 from ..stats.objectives import BY_DEVICE
 from ..stats.ratios import ProvenSlower
 from ..worker.code import COMMAND
-from ..worker.failures import SHARE_GPU, UNCAPTURED
 from ..worker.launcher import launch_of
 from .context import RunContext, Share
 from .overhead import PREPARING, STARTING
+from .refusals import Refusals
 from .workers import NO_TURN, outcome, worker_key
 
 WARM_UP_S = (0.02, 1.0)  # bounds of one case's warm-up
@@ -40,7 +39,6 @@ AFTER_COMPILING_S = 3.0  # left for rounds with a case that a candidate source l
 PROBE_DEADLINE_S = 10.0  # a build for a GPU takes seconds to start
 RELEASE_DEADLINE_S = 5.0
 
-EMULATED = ("bf16", "fp16")  # precisions for which a CPU without their instructions uses FP32's
 COMMAND_HINT = "raise --budget, or time it until it prints a line: --until REGEX"
 FEWER = "others hold memory too: race fewer (--precision, --mode), or a smaller batch or size"
 
@@ -83,6 +81,7 @@ class Preparation:
         self._plan = plan
         self._context = context
         self._share = share
+        self.refusals = Refusals(plan, context)
         self._probed: set[str] = set()  # ids of cases that were tried at a small size
         self._start_s: dict[WorkerKey, float] = {}  # seconds of starts that no result includes yet
         self.longest_s = 0.0  # the longest preparation so far, compiled cases left out
@@ -91,7 +90,7 @@ class Preparation:
 
     def holds(self, case: Case) -> bool:
         """Whether a living worker has the case prepared: it may have died under another one."""
-        return case.id in self._context.pool.held(self._key(case))
+        return self.refusals.holds(case)
 
     # -------------------------------------------------------------- before
 
@@ -123,22 +122,6 @@ class Preparation:
             return True
         return False
 
-    def untried(self, case: Case, text: str = NO_TURN.message) -> Reason:
-        """Why a case had no turn: it can never run here, or no time was left.  A precision that the
-        CPU emulates is slower (docs/measurement.md), so the evidence is complete without it."""
-        machine, software = self._context.machine, self._context.report.software
-        if never := admission.beforehand(case, self._plan.workload, machine, software):
-            return never
-        if (missing := self._emulates(case)) is None:
-            return Reason(BUDGET, text, NO_TURN.hint)
-        return Reason(NO_TIME, f"{text}; this CPU has no {missing}", NO_TURN.hint)
-
-    def _emulates(self, case: Case) -> str | None:
-        """The instructions for its precision that this CPU lacks; None where none are missing."""
-        if case.device_kind != "cpu" or case.precision not in EMULATED:
-            return None
-        return lacking(case.precision, self._context.machine.cpu)
-
     def expected_s(self, case: Case) -> float:
         """Seconds that preparing a case may take, with the start of its worker."""
         pool, key = self._context.pool, self._key(case)
@@ -163,9 +146,8 @@ class Preparation:
         # A preparation that is cut off takes the worker with it, and the cases that it holds.
         late = self._share.end_s - now < self.longest_s and any(map(self.holds, self._plan.cases))
         if left_s <= need_s or late:
-            raise Refused(self.untried(case))
-        known = self._occupied(case) or self._uncaptured(case) or self._never_ready(case)
-        if reason := known or self._refusal(case, left_s):
+            raise Refused(self.refusals.untried(case))
+        if reason := self.refusals.of(case, left_s):
             raise Refused(reason)
         self._context.record(ev.CasePreparing, case=case.id)
         self._probe_small(case)
@@ -185,60 +167,6 @@ class Preparation:
             self._start_s[key] = context.now() - began_s
         if context.now() >= self._end_s:
             raise Refused(NO_TURN)
-
-    def _neighbours(self, case: Case) -> list[Case]:
-        """The other cases that workers hold on its device, eliminated ones included."""
-        others = (other for other in self._plan.cases if other.device == case.device)
-        return [other for other in others if other != case and self.holds(other)]
-
-    def _occupied(self, case: Case) -> Reason | None:
-        """Why a GPU that admits one process at a time is taken: another one races on it."""
-        names = {self._key(other).name for other in self._neighbours(case)}
-        if not (others := names - {self._key(case).name}):
-            return None
-        remedy = f"{SHARE_GPU}, or race it alone: --backend, --mode, --precision"
-        why = f"{min(others)} races on it"
-        return admission.taken(case.device, self._context.machine, why, remedy)
-
-    def _uncaptured(self, case: Case) -> Reason | None:
-        """Why a CUDA graph cannot record the call: it could not in another precision, and each
-        attempt costs a worker."""
-        if "graph" not in case.mode_words:
-            return None
-        candidates = self._context.report.candidates
-        like = [o for o in self._plan.cases if (o.mode, o.device) == (case.mode, case.device)]
-        reasons = (candidates[other.id].reason for other in like)
-        return next((why for why in reasons if why and why.hint == UNCAPTURED), None)
-
-    def _never_ready(self, case: Case) -> Reason | None:
-        """Why a reduced precision is not tried on the CPU in another mode, or with other loaders:
-        it was not ready, and each attempt costs its time and the worker of all."""
-        if case.device_kind != "cpu" or case.precision not in EMULATED:
-            return None
-        of_all = replace(case, mode=None, tuning={})
-        like = [o for o in self._plan.cases if replace(o, mode=None, tuning={}) == of_all]
-        reasons = [self._context.report.candidates[o.id].reason for o in like if not o.is_compiled]
-        for why in filter(None, reasons):
-            if why.code == "timeout" or why.message.startswith(NOT_READY):
-                return msgspec.structs.replace(why, message=f"{why.message} (in another form)")
-        return None
-
-    def _refusal(self, case: Case, left_s: float) -> Reason | None:
-        """Why a case is not even tried: no price, too long to compile, not enough memory."""
-        report, pool, machine = self._context.report, self._context.pool, self._context.machine
-        price = report.candidates[case.id].price_per_hour
-        if refusal := admission.unpriced(case, self._plan.scenario.objective, price):
-            return refusal
-        # A source knows how long its own candidates take to compile.
-        if self._plan.source is None:
-            took_s = [s for key, s in pool.import_s.items() if key.device == case.device]
-            left_s -= 0.0 if pool.is_alive(self._key(case)) else max(took_s, default=0.0)
-            if refusal := admission.too_long_to_compile(case, left_s, self._compile_s(case)):
-                return refusal
-        held = [report.candidates[other.id].work.memory_bytes for other in self._neighbours(case)]
-        return admission.beforehand(
-            case, self._plan.workload, machine, report.software, held_bytes=sum(held)
-        )
 
     def _probe_small(self, case: Case) -> None:
         """Try a reduced precision at a small size, since an emulated one can be 200x slower, unless
@@ -266,7 +194,7 @@ class Preparation:
             if failure.reason.code != "timeout" or deadline_s >= PROBE_DEADLINE_S:
                 raise  # it hangs
             text = "no time was left to try it at a small size"
-            raise Refused(self.untried(case, text)) from None
+            raise Refused(self.refusals.untried(case, text)) from None
         factor = answer.result.case_s / answer.result.other_s
         where = f"in {small.id.partition('/')[0]}"
         if slower := admission.slower_precision(case, factor, where, cpu):
@@ -300,8 +228,8 @@ class Preparation:
                 answer = ask(deadline_s, Prepared)
         except WorkerFailed as failure:
             # A compiler, an emulated precision or a command may well take longer.
-            is_slow = case.is_compiled or deadline_s < HANGS_S or self._emulates(case) is not None
-            is_slow |= case.backend == COMMAND
+            is_slow = case.is_compiled or deadline_s < HANGS_S or case.backend == COMMAND
+            is_slow |= self.refusals.emulates(case) is not None
             if failure.reason.code == "timeout" and is_slow:
                 raise Refused(self._late(case, deadline_s)) from None
             raise
@@ -322,7 +250,7 @@ class Preparation:
             return Reason(BUDGET, text, "correct the pattern, or raise --budget")
         if source is not None and case.id in source.extra:
             return Reason(NO_TIME, text, NO_TURN.hint)
-        return self.untried(case, text)
+        return self.refusals.untried(case, text)
 
     def _accept(self, case: Case, loaded: Prepared) -> PreparedCase | None:
         """Report what preparing showed; None if the result is wrong."""
@@ -392,14 +320,8 @@ class Preparation:
             return max(PREPARE_DEADLINE_S, row_s - AFTER_COMPILING_S)
         fair_s = min(PREPARE_SHARES * row_s, rows_s / 2)
         if case.is_compiled:
-            fair_s = max(fair_s, min(self._compile_s(case), rows_s))
+            fair_s = max(fair_s, min(self.refusals.compile_s(case), rows_s))
         return max(PREPARE_DEADLINE_S, fair_s, min(LIKE_OTHERS * self.longest_s, rows_s))
-
-    def _compile_s(self, case: Case) -> float:
-        """Seconds that compiling a case may take, as others of its workload did in this run."""
-        others = self._context.report.candidates.values()
-        took_s = [c.setup.compile_s or 0.0 for c in others if c.case.workload == case.workload]
-        return max(admission.COMPILE_S, *took_s)
 
     # ---------------------------------------------------------------- after
 
@@ -424,7 +346,7 @@ class Preparation:
     def fail(self, case: Case, failure: WorkerFailed) -> None:
         """End a case whose worker failed or refused it."""
         is_late, reason = self._context.now() >= self._end_s, failure.reason
-        if reason.code == "no_memory" and self._neighbours(case):
+        if reason.code == "no_memory" and self.refusals.neighbours(case):
             reason = msgspec.structs.replace(reason, hint=FEWER)
         self.finish(case, *outcome(reason, is_late=is_late))
 

@@ -60,7 +60,7 @@ class Race:
             self._give_back()
             # The budget did not last for the decision: these cannot enter.
             for case in self._late:
-                self.preparation.finish(case, "skipped", self.preparation.untried(case))
+                self.preparation.finish(case, "skipped", self.preparation.refusals.untried(case))
             self._late = []
             decided, self._active, self._is_deciding = self._active, [], False
             self._enter(self._order.reference_only, REFERENCE_COST * self.preparation.longest_s)
@@ -361,5 +361,5 @@ class Race:
             if self._candidate(prepared).blocks:
                 self.preparation.finish(prepared.case, "ok", None)
             else:
-                reason = self.preparation.untried(prepared.case)
+                reason = self.preparation.refusals.untried(prepared.case)
                 self.preparation.finish(prepared.case, "skipped", reason)

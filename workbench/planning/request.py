@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..contract import Case, Variant
     from ..report.cut_run import CutRun
 
-TABLE_BUDGET_S, TABLE_QUICK_BUDGET_S = 45.0, 17.0  # for the scenarios, whose rows may be extended
+TABLE_BUDGET_S, TABLE_QUICK_BUDGET_S = 45.0, 17.0  # for scenarios, which may get more
 DEFAULT_BUDGET_S, QUICK_BUDGET_S = 60.0, 20.0
 THOROUGH_BUDGET_S = 300.0
 MODEL_BUDGET_S = 30.0
@@ -90,7 +90,7 @@ class Request:
 
     @property
     def is_table(self) -> bool:
-        """Whether it asks for scenarios, and not for the size at which a lead changes."""
+        """Whether it asks for the answers of scenarios, and not where their leads change."""
         others = self.workloads, self.ceilings, self.question, self.crossover
         return not any(others)
 

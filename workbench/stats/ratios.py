@@ -16,7 +16,7 @@ from .samples import AMBIGUOUS, MIN_PAIRS, SAME, TRIMMED_FROM, Ratio, median, pa
 from .tails import percentiles, tail_ratio
 
 ALPHA = 0.05  # probability of at least one wrong elimination in a race
-LAST_LOOK = ALPHA / 2  # of the last look at a race that ran out of time or rounds
+LAST_LOOK = ALPHA / 2  # error of the last look at a race that ran out of time or rounds
 # Standard deviation of a ratio's logarithm from run to run, although each run repeats within
 # itself: memory is laid out differently, the host is in another state (Mytkowicz et al. 2009;
 # Kalibera and Jones 2013).  The coverage part of `make benchmark` checks whether it is enough.
@@ -106,7 +106,7 @@ def confidence_at(look: int, pairs: int) -> float:
 def decisive_ratio(first: ByRound, second: ByRound, *, is_last: bool = False) -> Ratio | None:
     """The ratio with an interval that holds over all looks at these two, not just the latest.
 
-    The last look, after the end of a race that no look ended, has a share of the error of its own.
+    The last look at a race that no look ended has its own share of the error.
     """
     look = len(first.keys() & second.keys()) - MIN_PAIRS + 1
     confidence = 1 - LAST_LOOK if is_last else confidence_at(max(look, 1), 1)

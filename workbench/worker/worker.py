@@ -120,7 +120,7 @@ class Worker:
             peak = max(peak, built_bytes)
         self.prepared[wanted.id] = Prepared(task, warmed, latency)
         self._latest = wanted.id
-        # Objects of the preparation stay: without them, collections inside blocks are short.
+        # The objects of the preparation stay, so collections inside blocks need not visit them.
         gc.collect()
         gc.freeze()
         return {

@@ -78,7 +78,8 @@ class FunctionTask(Task):
         self._signature = takes = _signature(self.function, code.name)
         if next(iter(takes.parameters), "") == "self":
             text = f"{code.name} is a method without its object"
-            raise WorkloadError(text, code="bad_target", hint="name the method of an object there")
+            hint = "name a method of an object, module:object.method"
+            raise WorkloadError(text, code="bad_target", hint=hint)
         if self._inputs is not None:
             takes = _signature(self._inputs, f"{code.name}.inputs")
         self.takes_device = takes_device(self.function) or takes_device(self._inputs)

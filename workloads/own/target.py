@@ -71,11 +71,13 @@ def resolve(code: Code) -> Any:
     with suppress(ImportError):
         importlib.import_module("numpy")
     seed_loaded(code.seed)
-    waits = Path(code.folder, IMPORTING)  # the engine looks for it where time runs out
+    marker = Path(code.folder, IMPORTING)  # the engine looks for it if time runs out
     with suppress(OSError):
-        waits.touch()
-    module = _module(place, code.directory)
-    waits.unlink(missing_ok=True)
+        marker.touch()
+    try:
+        module = _module(place, code.directory)
+    finally:
+        marker.unlink(missing_ok=True)
     with user_errors(code.name):
         try:
             return operator.attrgetter(name)(module)

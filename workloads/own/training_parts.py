@@ -26,7 +26,8 @@ from .tree import Example, binds, tensors
 Batches = Generator[Any, None, None]
 ENDLESS = 10**12  # samples
 DEFAULT_BATCH = 32  # samples from a data set, where no batch is named
-LOADING = {"batch_size": 1, "num_workers": 0, "pin_memory": False}  # what a loader takes
+# The settings that a `loader` function may take, with values for a trial.
+LOADING = {"batch_size": 1, "num_workers": 0, "pin_memory": False}
 IN_LOADER = "in DataLoader worker process"  # torch/_utils.py, ExceptionWrapper
 NO_BUILDER = "name a builder, package.module:build, with loss(output, batch) next to it"
 TAKE_TARGET = "let it take what the module returns and the whole batch, whose target is batch[1]"
@@ -239,7 +240,8 @@ class TrainingParts:
 
 # It has an import of its own, since `save` copies it.
 def maker_of(found: Any) -> Any:
-    """The function that makes an optimiser of a module, or one like `found`; None for others."""
+    """A function that makes an optimiser for a module, as `found` does; None if it is neither a
+    function nor an optimiser."""
     import torch
 
     if isinstance(found, torch.optim.Optimizer):

@@ -193,6 +193,12 @@ def test_medians_decide_between_devices_whose_99th_percentiles_are_open_but_agre
     assert near.choice not in ("cpu", "gpu"), "a tie of the medians"
 
 
+def test_medians_of_one_device_decide_nothing_about_another() -> None:
+    blocks = {CPU: stalling(1.0, 6.0), CPU_B: stalling(2.0, 9.0), GPU: []}
+    found = verdict(blocks, row=scenario(objective="latency_p99"), gpus=["cuda:0"])
+    assert (found.choice, found.pick) == ("unknown", CPU.id)
+
+
 def test_the_median_does_not_decide_for_a_candidate_that_the_race_eliminated() -> None:
     row = scenario(objective="latency_p99")
     blocks = {CPU: [[1.0] * 97 + [9.0] * 3] * 5, CPU_B: [[0.5] * 97 + [9.1] * 3] * 5}

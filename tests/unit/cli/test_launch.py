@@ -44,10 +44,12 @@ def test_two_results_that_lead_to_one_file_are_refused(tmp_path, monkeypatch, ot
 @pytest.mark.parametrize("option", ["--model", "--inputs", "--torch", "--prices"])
 def test_no_result_replaces_what_the_run_reads(tmp_path, monkeypatch, option: str) -> None:
     monkeypatch.chdir(tmp_path)
-    files = {"--model": "m.onnx", "--inputs": "d.npz", "--torch": "m.pt2", "--prices": "p.toml"}
+    files = {"--model": "m.onnx", "--inputs": "d.npz", "--torch": "s.py", "--prices": "p.toml"}
     for name in files.values():
         Path(name).write_text("[per_hour]\ncpu = 1.0\n")
     Path("link").symlink_to(files[option])
+    if option == "--torch":
+        files[option] += "::Net"  # a module in it
     asked = ["--model", "m.onnx"] if option == "--inputs" else []
     for output in ["--output", "--save-best"][: 2 if option in ("--model", "--inputs") else 1]:
         words = ["advise", *asked, option, files[option], output, "link", "--json"]

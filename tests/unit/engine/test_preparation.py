@@ -182,7 +182,7 @@ def test_a_case_that_meets_the_end_of_its_share_is_skipped_and_one_that_hangs_fa
 ) -> None:
     monkeypatch.setattr("workbench.catalog.load", lambda _: IdleWorkload())
     missing = {"fp16": "AVX512-FP16"}.get
-    monkeypatch.setattr("workbench.engine.preparation.lacking", lambda name, _: missing(name))
+    monkeypatch.setattr("workbench.engine.refusals.lacking", lambda name, _: missing(name))
     asked = replace(CPU_A, mode=mode, precision=precision)
     row = Row(asked)
     pool = SilentPool(row.clock, {asked: 1.0}, {})

@@ -9,7 +9,7 @@ from fakes import CPU_A, CPU_B, CPU_C, FakePool, IdleWorkload, events_of, rounds
 from workbench.advisor import stopping
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
-from workbench.engine import preparation
+from workbench.engine import refusals
 from workbench.engine.race import MOST_ROUNDS
 from workbench.engine.workers import NO_TURN
 from workbench.pool.pool import WorkerFailed
@@ -68,7 +68,7 @@ def test_late_candidates_get_rounds_of_their_own_or_a_reason() -> None:
 
 @pytest.mark.usefixtures("small")
 def test_an_emulated_precision_that_had_no_turn_is_no_gap_in_the_evidence(monkeypatch) -> None:
-    monkeypatch.setattr(preparation, "lacking", lambda *_: "AVX512-FP16")
+    monkeypatch.setattr(refusals, "lacking", lambda *_: "AVX512-FP16")
     fp16 = case("cpu-a", "fp16")
     fine = type("Fine", (Emulating,), {"prepare": FakePool.prepare})
     for pool_type, text in ((fine, NO_TURN.message), (Emulating, "not ready within its")):

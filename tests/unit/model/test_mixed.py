@@ -180,7 +180,7 @@ def test_a_variant_is_written_whole_and_runs_as_before(tmp_path: Path, monkeypat
     prepared(perceptron(), tmp_path, (4, 16))
     (tmp_path / "out").mkdir()
     destination = tmp_path / "out" / "small.onnx"
-    meanwhile = []  # what a kill would leave
+    meanwhile = []  # the files in the folder while the new one is written
     monkeypatch.setattr(os, "fsync", lambda _: meanwhile.extend(destination.parent.iterdir()))
     written = saved(tmp_path, destination)
     assert meanwhile == []

@@ -176,7 +176,7 @@ def _steps_note(report: Report) -> Iterator[str]:
 
 
 def _unchecked(report: Report) -> Iterator[str]:
-    """Why results were not checked, which chance alone shows before the race."""
+    """Why results were not checked, where only the race could show it."""
     known = report.code is not None and report.code.facts.nondeterministic
     found = [each.accuracy.reference for each in report.candidates.values() if each.accuracy]
     yield from (text for text in found if text.startswith("not checked") and not known)

@@ -1,8 +1,8 @@
 """Joins NVML's GPUs and CUDA's devices into one list, and finds the cores near each.
 
 They are matched by UUID, else by PCI bus id, never by position: NVML counts in the order of the
-bus, CUDA in its own order and after CUDA_VISIBLE_DEVICES.  GPUs of which
-both are unreadable take the devices that are left, if these are as many, and lose NVML's numbers.
+bus, CUDA in its own order and after CUDA_VISIBLE_DEVICES.  GPUs whose UUID and bus id cannot be
+read take the devices that are left, if there are as many of these, and lose NVML's numbers.
 """
 
 import os

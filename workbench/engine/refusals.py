@@ -1,0 +1,112 @@
+"""Why the candidates of a row are not even tried."""
+
+from dataclasses import replace
+
+import msgspec
+
+from ..contract import Case
+from ..machine.host.isa import lacking
+from ..planning import admission
+from ..planning.plan import RowPlan
+from ..pool.worker_process import WorkerKey
+from ..records.reason import BUDGET, NO_TIME, NOT_READY, Reason
+from ..worker.failures import SHARE_GPU, UNCAPTURED
+from .context import RunContext
+from .workers import NO_TURN, worker_key
+
+EMULATED = ("bf16", "fp16")  # precisions for which a CPU without their instructions uses FP32's
+
+
+class Refusals:
+    """The reasons against the cases of one row, from what the run has shown so far."""
+
+    def __init__(self, plan: RowPlan, context: RunContext) -> None:
+        self._plan, self._context = plan, context
+
+    def of(self, case: Case, left_s: float) -> Reason | None:
+        """Why a case is not tried with `left_s` seconds left to its row; None if it may be."""
+        known = self._occupied(case) or self._uncaptured(case) or self._never_ready(case)
+        return known or self._beforehand(case, left_s)
+
+    def untried(self, case: Case, text: str = NO_TURN.message) -> Reason:
+        """Why a case had no turn: it can never run here, or no time was left.  A precision that the
+        CPU emulates is slower (docs/measurement.md), so the evidence is complete without it."""
+        machine, software = self._context.machine, self._context.report.software
+        if never := admission.beforehand(case, self._plan.workload, machine, software):
+            return never
+        if (missing := self.emulates(case)) is None:
+            return Reason(BUDGET, text, NO_TURN.hint)
+        return Reason(NO_TIME, f"{text}; this CPU has no {missing}", NO_TURN.hint)
+
+    def emulates(self, case: Case) -> str | None:
+        """The instructions for its precision that this CPU lacks; None where none are missing."""
+        if case.device_kind != "cpu" or case.precision not in EMULATED:
+            return None
+        return lacking(case.precision, self._context.machine.cpu)
+
+    def neighbours(self, case: Case) -> list[Case]:
+        """The other cases that workers hold on its device, eliminated ones included."""
+        others = (other for other in self._plan.cases if other.device == case.device)
+        return [other for other in others if other != case and self.holds(other)]
+
+    def holds(self, case: Case) -> bool:
+        """Whether a living worker has the case prepared."""
+        return case.id in self._context.pool.held(self._key(case))
+
+    def compile_s(self, case: Case) -> float:
+        """Seconds that compiling a case may take, as others of its workload did in this run."""
+        others = self._context.report.candidates.values()
+        took_s = [c.setup.compile_s or 0.0 for c in others if c.case.workload == case.workload]
+        return max(admission.COMPILE_S, *took_s)
+
+    def _occupied(self, case: Case) -> Reason | None:
+        """Why a GPU that admits one process at a time is taken: another one races on it."""
+        names = {self._key(other).name for other in self.neighbours(case)}
+        if not (others := names - {self._key(case).name}):
+            return None
+        remedy = f"{SHARE_GPU}, or race it alone: --backend, --mode, --precision"
+        why = f"{min(others)} races on it"
+        return admission.taken(case.device, self._context.machine, why, remedy)
+
+    def _uncaptured(self, case: Case) -> Reason | None:
+        """Why a CUDA graph cannot record the call: it could not in another precision, and each
+        attempt costs a worker."""
+        if "graph" not in case.mode_words:
+            return None
+        candidates = self._context.report.candidates
+        like = [o for o in self._plan.cases if (o.mode, o.device) == (case.mode, case.device)]
+        reasons = (candidates[other.id].reason for other in like)
+        return next((why for why in reasons if why and why.hint == UNCAPTURED), None)
+
+    def _never_ready(self, case: Case) -> Reason | None:
+        """Why a reduced precision is not tried again on the CPU, in another mode or with other
+        loaders: each attempt costs its time, and the worker that all share."""
+        if case.device_kind != "cpu" or case.precision not in EMULATED:
+            return None
+        of_all = replace(case, mode=None, tuning={})
+        like = [o for o in self._plan.cases if replace(o, mode=None, tuning={}) == of_all]
+        reasons = [self._context.report.candidates[o.id].reason for o in like if not o.is_compiled]
+        for why in filter(None, reasons):
+            if why.code == "timeout" or why.message.startswith(NOT_READY):
+                return msgspec.structs.replace(why, message=f"{why.message} (in another form)")
+        return None
+
+    def _beforehand(self, case: Case, left_s: float) -> Reason | None:
+        """No price, too long to compile, or not enough memory."""
+        report, pool, machine = self._context.report, self._context.pool, self._context.machine
+        price = report.candidates[case.id].price_per_hour
+        if refusal := admission.unpriced(case, self._plan.scenario.objective, price):
+            return refusal
+        # A source knows how long its own candidates take to compile.
+        if self._plan.source is None:
+            took_s = [s for key, s in pool.import_s.items() if key.device == case.device]
+            left_s -= 0.0 if pool.is_alive(self._key(case)) else max(took_s, default=0.0)
+            if refusal := admission.too_long_to_compile(case, left_s, self.compile_s(case)):
+                return refusal
+        held = [report.candidates[other.id].work.memory_bytes for other in self.neighbours(case)]
+        return admission.beforehand(
+            case, self._plan.workload, machine, report.software, held_bytes=sum(held)
+        )
+
+    def _key(self, case: Case) -> WorkerKey:
+        return worker_key(case, self._plan.scenario)
