@@ -21,7 +21,7 @@ from unittest.mock import patch
 import numpy as np
 
 from workbench.stats import ratios, samples as stats
-from workbench.stats.tails import percentiles, tail_ratio
+from workbench.stats.tails import tail_of, tail_ratio
 
 ROUNDS, CORRELATIONS = (4, 6, 8, 12, 20, 40), (0.0, 0.3, 0.5, 0.7)
 # Share of the blocks that stall, and of the samples that do in these and in the others.
@@ -137,7 +137,8 @@ def tails(trials: int, kinds: Iterable[str]) -> None:
                 both = latencies(rng, kind, blocks, size)
                 by_block = [np.quantile(each, 0.99, axis=1).tolist() for each in both]
                 logs = np.log(by_block[0]) - np.log(by_block[1])
-                first, second = (percentiles(each.tolist()) or [] for each in both)
+                first, second = (tail_of(each.tolist()) for each in both)
+                assert first is not None and second is not None
                 found = tail_ratio(first, second, logs.tolist(), 0.95)
                 alone = stats.paired_ratio(by_block[0], by_block[1])
                 assert alone is not None

@@ -168,16 +168,34 @@ class Evidence:
 
     @cached_property
     def medians(self) -> Comparison | None:
-        """The pick's medians against the rival's, where they decide: the 99th percentiles favour
-        the pick too, but stay undecided, since a few stalls set them."""
+        """The pick's medians against those of the nearest rival, where they decide: the 99th
+        percentiles favour the pick too, but stay undecided, since a few stalls set them."""
         pick, rival = self.pick, self.rival
         if not self.scenario.measures_tails or pick is None or rival is None:
             return None
-        tails, steps = self._decisive(rival, pick), (rival.step_rounds(), pick.step_rounds())
-        all_looks, ratio = self._over_looks(*steps), ratios.ratio_between(*steps)
-        if tails is None or all_looks is None or not tails.low <= 1 < tails.value:
+        tails = self._decisive(rival, pick)
+        if tails is None or not tails.low <= 1 < tails.value:
             return None
-        return Comparison(pick, rival, ratio) if all_looks.low > EDGE else None
+        nearest: Comparison | None = None
+        for other in self._undecided(pick, rival):
+            steps = other.step_rounds(), pick.step_rounds()
+            all_looks, ratio = self._over_looks(*steps), ratios.ratio_between(*steps)
+            if ratio is None or all_looks is None or all_looks.low <= EDGE:
+                return None
+            if nearest is None or nearest.ratio is None or ratio.value < nearest.ratio.value:
+                nearest = Comparison(pick, other, ratio)
+        return nearest
+
+    def _undecided(self, pick: Candidate, rival: Candidate) -> Iterator[Candidate]:
+        """The candidates whose 99th percentile is not proven to be higher than the pick's; on the
+        device of the rival, if that is another one."""
+        kinds = {rival.case.device_kind}
+        for other in self.eligible:
+            if other is pick or other.eliminated or other.case.device_kind not in kinds:
+                continue
+            tails = self._decisive(other, pick)
+            if tails is None or tails.low <= 1:
+                yield other
 
     def _decisive(self, one: Candidate, other: Candidate) -> Ratio | None:
         return self._over_looks(one.rounds(), other.rounds())

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from .samples import AMBIGUOUS, MIN_PAIRS, SAME, TRIMMED_FROM, Ratio, median, paired_ratio
-from .tails import percentiles, tail_ratio
+from .tails import Tail, tail_of, tail_ratio
 
 ALPHA = 0.05  # probability of at least one wrong elimination in a race
 LAST_LOOK = ALPHA / 2  # error of the last look at a race that ran out of time or rounds
@@ -41,7 +41,7 @@ class Rounds(dict[int, float]):
     shared: float = 0.0
     origin: object = None
     blocks: Mapping[int, Sequence[float]] | None = None
-    _tails: tuple[object, list[float] | None] = (None, None)
+    _tail: tuple[object, Tail | None] = (None, None)
 
     def times(self, factor: float) -> "Rounds":
         """The same in another unit; ratios keep their spread."""
@@ -49,11 +49,11 @@ class Rounds(dict[int, float]):
         made.spread, made.shared, made.origin = self.spread, self.shared, self.origin
         return made
 
-    def tails(self, common: Sequence[int]) -> list[float] | None:
-        """The `percentiles` of these rounds; None if they cannot be had."""
-        if self.blocks is not None and self._tails[0] != common:
-            self._tails = common, percentiles([self.blocks[number] for number in common])
-        return self._tails[1]
+    def tail(self, common: Sequence[int]) -> Tail | None:
+        """The 99th percentile of these rounds; None if it cannot be had."""
+        if self.blocks is not None and self._tail[0] != common:
+            self._tail = common, tail_of([self.blocks[number] for number in common])
+        return self._tail[1]
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def ratio_between(
     common = sorted(first.keys() & second.keys())
     one, other = (r if isinstance(r, Rounds) else Rounds() for r in (first, second))
     values = [first[r] for r in common], [second[r] for r in common]
-    if (tail := one.tails(common)) and (other_tail := other.tails(common)):
+    if (tail := one.tail(common)) and (other_tail := other.tail(common)):
         logs = [math.log(a) - math.log(b) for a, b in zip(*values, strict=True)]
         ratio: Ratio | None = tail_ratio(tail, other_tail, logs, confidence)
     else:
@@ -170,7 +170,7 @@ def ranking(rounds: Mapping[str, ByRound], beaten: Mapping[str, str] = {}) -> li
 def relative(first: ByRound, second: ByRound) -> float:
     """Time of the first over time of the second, from however few rounds."""
     ratio, common = ratio_between(first, second), sorted(first.keys() & second.keys())
-    is_pooled = all(isinstance(each, Rounds) and each.tails(common) for each in (first, second))
+    is_pooled = all(isinstance(each, Rounds) and each.tail(common) for each in (first, second))
     # A mean that is not trimmed moves with one burst, so the median of the ratios counts.
     if ratio is not None and (is_pooled or ratio.pairs >= TRIMMED_FROM):
         return ratio.value

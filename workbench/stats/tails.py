@@ -4,18 +4,30 @@ A block has one or two samples beyond its 99th percentile, and a machine stalls 
 percentiles of single blocks are little more than their largest samples.  So the percentile is that
 of all samples of the common rounds, and its error comes from leaving out a quarter of these rounds
 at a time.  Such a jackknife holds for quantiles, where one that leaves out single values fails
-(Shao and Wu 1989).
+(Shao and Wu 1989).  It is blind to stalls that these rounds happened to miss, so the error is at
+least that of order statistics: the number of samples beyond the percentile is binomial.
 """
 
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 
 from .samples import MIN_PAIRS, MIN_SAMPLES_FOR_P99, Ratio, by_t, drift_factor, quantile
 
 Q = 0.99
 PARTS = 40
+
+
+@dataclass(frozen=True)
+class Tail:
+    """The 99th percentile of all blocks, and those of each part; `spread` is the standard error of
+    the logarithm of the first by order statistics."""
+
+    whole: float
+    parts: Sequence[float] = (1.0,) * PARTS
+    spread: float = 0.0
 
 
 @cache
@@ -26,44 +38,50 @@ def parts(rounds: int) -> list[frozenset[int]]:
     return [whole.difference(draw.sample(numbers, left_out)) for _ in range(PARTS)]
 
 
-def percentiles(blocks: Sequence[Sequence[float]]) -> list[float] | None:
-    """The 99th percentile of all blocks, then that of each part; None below 100 samples."""
+def tail_of(blocks: Sequence[Sequence[float]]) -> Tail | None:
+    """None below 100 samples or three blocks."""
     lengths = [len(block) for block in blocks]
     total = sum(lengths)
     if len(blocks) < MIN_PAIRS or total < MIN_SAMPLES_FOR_P99:
         return None
-    most = math.ceil((1 - Q) * total) + 2  # samples of one block that can matter
+    beyond, deviation = (1 - Q) * (total - 1), math.sqrt(Q * (1 - Q) * total)  # samples
+    most = math.ceil(beyond + deviation) + 2  # samples of one block that can matter
     top = sorted(
         ((x, i) for i, block in enumerate(blocks) for x in sorted(block)[-most:]), reverse=True
     )
 
-    def of(kept: frozenset[int]) -> float:
-        position = (1 - Q) * (sum(map(lengths.__getitem__, kept)) - 1)  # from the largest
+    def at(position: float, kept: frozenset[int]) -> float:
+        """The value at this position from the largest, which has 0."""
         largest = (x for x, i in top if i in kept)
         above = next(x for rank, x in enumerate(largest) if rank == math.floor(position))
-        return above + (next(largest) - above) * (position % 1)
+        return above + (next(largest, above) - above) * (position % 1)
 
-    return [of(kept) for kept in (frozenset(range(len(blocks))), *parts(len(blocks)))]
+    def of(kept: frozenset[int]) -> float:
+        return at((1 - Q) * (sum(map(lengths.__getitem__, kept)) - 1), kept)
+
+    every = frozenset(range(len(blocks)))
+    high, low = at(max(0.0, beyond - deviation), every), at(beyond + deviation, every)
+    spread = math.log(high / low) / 2
+    return Tail(of(every), [of(part) for part in parts(len(blocks))], spread)
 
 
-def tail_ratio(
-    first: Sequence[float], second: Sequence[float], rounds: Sequence[float], confidence: float
-) -> Ratio:
-    """The ratio of two candidates from the `percentiles` of their common rounds.
+def tail_ratio(first: Tail, second: Tail, rounds: Sequence[float], confidence: float) -> Ratio:
+    """The ratio of two candidates from their common rounds.
 
     `rounds` are the logarithms of the ratios of single rounds, which show whether they drift.
     """
-    whole, *others = (math.log(a) - math.log(b) for a, b in zip(first, second, strict=True))
+    whole = math.log(first.whole) - math.log(second.whole)
+    others = (math.log(a) - math.log(b) for a, b in zip(first.parts, second.parts, strict=True))
     n, left_out = len(rounds), math.ceil(len(rounds) / 4)
-    squares = math.fsum((other - whole) ** 2 for other in others) / len(others)
+    squares = math.fsum((other - whole) ** 2 for other in others) / PARTS
     error = math.sqrt(squares * (n - left_out) / left_out) * drift_factor(rounds)
-    return by_t(whole, error, n - 1, confidence, n)
+    return by_t(whole, max(error, math.hypot(first.spread, second.spread)), n - 1, confidence, n)
 
 
 def tail_interval(blocks: Sequence[Sequence[float]]) -> tuple[float, float] | None:
     """The 95 % interval of the 99th percentile of all blocks; None below 100 samples."""
-    found = percentiles(blocks)
+    found = tail_of(blocks)
     if found is None:
         return None
     rounds = [math.log(quantile(block, Q)) for block in blocks]
-    return tail_ratio(found, [1.0] * len(found), rounds, 0.95).interval
+    return tail_ratio(found, Tail(1.0), rounds, 0.95).interval

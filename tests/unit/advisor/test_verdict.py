@@ -193,6 +193,16 @@ def test_medians_decide_between_devices_whose_99th_percentiles_are_open_but_agre
     assert near.choice not in ("cpu", "gpu"), "a tie of the medians"
 
 
+def test_medians_decide_no_device_where_another_candidate_of_it_has_a_lower_one() -> None:
+    blocks = {
+        CPU: stalling(1.0, 6.0),
+        GPU: stalling(2.0, 9.0),
+        case("cuda:0-b"): stalling(0.7, 12.0),
+    }
+    found = verdict(blocks, row=scenario(objective="latency_p99"), gpus=["cuda:0"])
+    assert (found.choice, found.confidence, found.pick) == ("unknown", "open", CPU.id)
+
+
 def test_medians_of_one_device_decide_nothing_about_another() -> None:
     blocks = {CPU: stalling(1.0, 6.0), CPU_B: stalling(2.0, 9.0), GPU: []}
     found = verdict(blocks, row=scenario(objective="latency_p99"), gpus=["cuda:0"])
