@@ -23,11 +23,9 @@ NOISE = 0.1  # relative scatter of a single observation: closer fixed costs coun
 def payoffs(
     ranked: Sequence[Candidate], gpu: Candidate | None, cpu: Candidate | None
 ) -> list[Payoff]:
-    """The break-even points that a user would ask for, at most four.
-
-    The pick over the candidate that starts first; the best `gpu` over the best `cpu`; the best
-    compiled candidate over the same one uncompiled; the best INT8 over the best FP32 on the same
-    device and backend.  `ranked` holds the candidates from best to worst.
+    """At most four break-even points: the pick over the candidate that starts first; the best `gpu`
+    over the best `cpu`; the best compiled candidate over the same one uncompiled; the best INT8
+    over the best FP32 on the same device and backend.  `ranked` goes from best to worst.
     """
     found: dict[frozenset[str], Payoff] = {}
     for one, other in _pairs(ranked, gpu, cpu):
@@ -59,7 +57,7 @@ def _is_quantised(one: Case, other: Case) -> bool:
 
 
 def plain(case: Case) -> Case:
-    """The case without what compiles."""
+    """The case without its compiling modes."""
     words = (word for word in case.mode_words if word not in (*COMPILED, "tensorrt"))
     return replace(case, mode="+".join(words) or None)
 
@@ -73,17 +71,17 @@ def _alike(one: Candidate, other: Candidate) -> bool:
 
 
 def payoff(one: Candidate, other: Candidate) -> Payoff | None:
-    """When `one` has caught up with `other`, or the reverse if `other` takes longer to set up but
-    has the shorter step.  None where their fixed costs are alike.
+    """When `one` catches up with `other`, or the reverse if `other` takes longer to set up but has
+    the shorter step.  None where their fixed costs are alike.
 
-    The step of the first is its median.  The step of the second is that times the ratio from their
-    common rounds, since medians over different rounds mislead.  The interval contains the error of
-    that ratio but not of the fixed costs, which are single observations.
+    The step time of one is its median; the other's is that times their paired ratio, since medians
+    over different rounds mislead.  The interval covers the error of the ratio, but not that of the
+    fixed costs, which are measured once.
     """
     if _alike(one, other):
         return None
     ratio = ratios.ratio_between(other.step_rounds(), one.step_rounds())
-    # The ratio that is stated elsewhere, or what few rounds say.
+    # The ratio that other sentences state; with too few rounds for an interval, its estimate.
     factor = ratio.value if ratio else ratios.relative(other.step_rounds(), one.step_rounds())
     if one.fixed_s < other.fixed_s and factor < 1:
         one, other, factor = other, one, 1 / factor
@@ -112,7 +110,7 @@ def payoff(one: Candidate, other: Candidate) -> Payoff | None:
 def break_even(
     fixed_s: float, step_s: float, over_fixed_s: float, over_step_s: float
 ) -> float | None:
-    """Steps after which the first has caught up; 0: it leads from the start; None: never."""
+    """Steps after which the first has caught up; 0 if it leads from the start, None if never."""
     later, gain = fixed_s - over_fixed_s, over_step_s - step_s
     if later <= 0 <= gain:
         return 0.0
@@ -124,7 +122,7 @@ def break_even(
 
 
 def sentences(verdict: Verdict) -> list[str]:
-    """One text for each break-even point of a verdict."""
+    """One sentence for each break-even point of a verdict."""
     noun = "run" if verdict.objective == "time_to_result" else "step"
     texts = []
     for found in verdict.payoffs:
@@ -134,10 +132,9 @@ def sentences(verdict: Verdict) -> list[str]:
 
 
 def sentence(found: Payoff, noun: str = "step", left: Elimination | None = None) -> str:
-    """One break-even point.
+    """One break-even point, hedged unless the whole interval of the ratio lies on one side of 1.
 
-    `noun` is what a step is called; `left` says how one of the two was eliminated after its first
-    block.  Firm only where the whole interval of the steps' ratio lies on one side of 1.
+    `noun` stands for a step; `left` is the elimination of one of the two after its first block.
     """
     one, other = map(candidate_name, (found.id, found.over))
     later_s, interval = found.fixed_s - found.over_fixed_s, found.step_ratio_ci95

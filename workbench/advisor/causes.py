@@ -16,13 +16,13 @@ from .ranking import gain_over
 
 LAUNCH_BOUND = 0.8  # share of the device's time per step that the host spends on queueing
 LOADING_LIMITS_FROM = 0.25  # share of an epoch without a batch
-NEAR_LIMIT = 0.5  # share of a roof from which it is what limits
-FAR_FROM_LIMIT = 0.1  # share of a roof up to which it is not
+NEAR_LIMIT = 0.5  # fraction of a ceiling from which that ceiling is the limit
+FAR_FROM_LIMIT = 0.1  # fraction of a ceiling up to which something else is the limit
 ROOFS = {"memory": "memory bandwidth", "cache": "cache bandwidth", "compute": "arithmetic"}
 
 
 def causes(evidence: Evidence) -> list[str]:
-    """Each a fact of the report and what follows from it, the most telling first."""
+    """Sentences that each state a fact and its consequence, the most telling first."""
     if evidence.pick is None:
         return []
     return [
@@ -48,7 +48,7 @@ def _start_up(evidence: Evidence, pick: Candidate) -> Iterator[str]:
 
 
 def _start_up_share(candidate: Candidate) -> tuple[str, str]:
-    """The share of its time to result that comes once, and that time."""
+    """One-time costs as text: their share of the time to result, and their duration."""
     fixed_s = candidate.fixed_s
     share = fixed_s / (fixed_s + candidate.median_s)
     return f"{share:.0%}", units.duration(fixed_s)
@@ -77,8 +77,8 @@ def _launches(evidence: Evidence) -> Iterator[str]:
 
 
 def launch_bound(evidence: Evidence) -> Clocks | None:
-    """The clocks of the best GPU candidate where the host queues no faster than the GPU works; None
-    also where its steps wait, since that hides what queueing takes."""
+    """The clocks of the best GPU candidate if the host queues work about as slowly as the GPU does
+    it.  None also if steps wait for the GPU, since that hides the time spent on queueing."""
     clocks = evidence.best_gpu and evidence.report.statistics(evidence.best_gpu).clocks
     if not clocks or clocks.issue_s is None or clocks.issue_s < LAUNCH_BOUND * clocks.device_s:
         return None
@@ -101,18 +101,17 @@ def _roofs(evidence: Evidence, pick: Candidate) -> Iterator[str]:
 def _roof(evidence: Evidence, candidate: Candidate) -> str | None:
     roof = roof_of(evidence, candidate)
     if roof is None or FAR_FROM_LIMIT < roof.fraction < NEAR_LIMIT:
-        return None  # in between, neither can be said
+        return None  # between the two bounds nothing can be said
     name, limit = candidate_name(candidate.case), ROOFS[roof.limited_by]
     reached = units.percent(roof.fraction)
     if roof.fraction >= NEAR_LIMIT:
         return f"{limit.capitalize()} limits {name}, which reaches {reached} of that ceiling."
     if _has_spare_cores(evidence, candidate):
-        return None  # the roofs are those of all cores
+        return None  # the ceilings are those of all cores
     return f"{name} reaches only {reached} of the {limit} ceiling: something else holds it back."
 
 
 def _has_spare_cores(evidence: Evidence, candidate: Candidate) -> bool:
-    """Whether a candidate has fewer threads than the CPU has cores."""
     machine, threads = evidence.report.machine, candidate.case.threads
     if machine is None or threads is None:
         return False
@@ -120,7 +119,7 @@ def _has_spare_cores(evidence: Evidence, candidate: Candidate) -> bool:
 
 
 def _precision(evidence: Evidence, pick: Candidate) -> Iterator[str]:
-    """The pick against the same candidate in another precision, and what the CPU has for it."""
+    """The pick against itself in another precision, and the CPU's instructions for that."""
     is_reduced = pick.case.precision in REDUCED
     others = ("fp32",) if is_reduced else REDUCED
     for other in evidence.by_id:
@@ -135,8 +134,8 @@ def _precision(evidence: Evidence, pick: Candidate) -> Iterator[str]:
 
 
 def _gain(pick: Candidate, other: Candidate, name: str, than: str) -> str | None:
-    """The lead of the pick; None where it is in doubt, the medians contradict it, or no time
-    counts."""
+    """The lead of the pick; None where it is in doubt, the medians contradict it, or the objective
+    is not a time."""
     gained = gain_over(other, pick) if pick.objective in TIMED else None
     if gained is None or gained.ratio is None or gained.ratio.low <= 1 or gained.least is not None:
         return None

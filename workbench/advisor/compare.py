@@ -1,4 +1,4 @@
-"""Earlier runs compared by unpaired ratios; a row that something disturbed proves nothing."""
+"""Earlier runs compared by unpaired ratios; disturbed rows prove nothing."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ from ..stats.samples import AMBIGUOUS, FASTER, MIN_PAIRS, SLOWER, median
 CHANGED, UNDECIDED = "CHANGED", AMBIGUOUS.upper()
 PROVEN = (FASTER.upper(), SLOWER.upper())
 Timing = tuple[bool, frozenset[str | None]]
-ANOTHER_RUN = math.sqrt(2) * unpaired.BETWEEN_RUNS  # spread of a ratio from run to run, at least
+ANOTHER_RUN = math.sqrt(2) * unpaired.BETWEEN_RUNS  # least spread of a ratio from run to run
 
 
 class RunSide:
@@ -90,7 +90,7 @@ def compared(first: RunSide, other: RunSide, fail_on: float | None) -> Versus:
 
 
 def _hardware(machine: Machine | None) -> tuple[object, ...] | None:
-    """The identity of a machine, whatever part of it a run was allowed."""
+    """The identity of a machine, even if two runs could use different parts of it."""
     if machine is None:
         return None
     gpus = [(gpu.uuid, gpu.name) for gpu in machine.gpus if not gpu.simulated]
@@ -116,7 +116,7 @@ def _case(first: RunSide, other: RunSide, case: str, fail_on: float | None) -> C
 
 
 def _pair(first: RunSide, other: RunSide, case: str) -> tuple[list[Candidate], list[Candidate]]:
-    """The candidates of a case that both runs timed in the same way, if there are such."""
+    """The candidates of a case that both runs timed in the same way; may be empty."""
     one, two = first.timed(case), other.timed(case)
     alike = next((timing for timing in one if timing in two), None)
     if alike is None:
@@ -154,7 +154,7 @@ def _timing(candidate: Candidate) -> Timing:
 
 
 def _subject(side: RunSide) -> list[str]:
-    """The hash of the user's model, or those of the code and its inputs; else nothing."""
+    """The hashes of the user's model, or of the code and its inputs; [] in other runs."""
     model, code = side.report.model, side.report.code
     hashes = [code.facts.code_sha256, code.facts.inputs_sha256] if code else []
     return [model.facts.sha256] if model else hashes
@@ -201,7 +201,7 @@ def _verdicts(first: RunSide, other: RunSide) -> Iterator[ComparedVerdict]:
 
 
 def _within(side: RunSide, scenario: str, one: str | None, two: str | None) -> Interval | None:
-    """The paired ratio of two different picks in the rounds of one run."""
+    """The interval of the paired ratio of two different picks in one run."""
     if one == two:
         return None
     row = {each.case.id: each.rounds() for each in side.report.rows[scenario].candidates}

@@ -10,13 +10,13 @@ from ..stats.samples import Ratio
 from ..text import units
 from ..worker.code import TORCH
 
-TIMED = {  # objective that counts seconds to the words after a ratio of it
+TIMED = {  # for each objective measured in seconds, the words that follow a ratio
     "throughput": "",
     "latency": "",
     "latency_p99": " at the 99th percentile",
     "time_to_result": " from start-up to result",
 }
-BELOW = f"less than {ratios.TOLERANCE:.0%}"  # a lead that is no reason to choose
+BELOW = f"less than {ratios.TOLERANCE:.0%}"  # a lead too small to decide
 COMPARED = {  # the quantity that a row compares, by objective
     "throughput": "time",
     "latency": "latency",
@@ -56,8 +56,7 @@ def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
 
 
 def as_written(row: Row, code: CodeReport) -> Candidate | None:
-    """The code as the user runs it today: eager with all threads or its own number of them, or the
-    first command.  It is planned first; None where an option left it out."""
+    """The user's code as it runs today, which is planned first; None if an option left it out."""
     first = row.candidates[0]
     case, facts = first.case, code.facts
     is_eager = (case.backend, case.precision, case.mode) == (TORCH, facts.precision, None)
@@ -108,7 +107,7 @@ class Comparison:
         return ("", "") if ratio is None else units.ratio_parts(ratio.value, ratio.interval)
 
     def sentence(self) -> str:
-        """The lead of `one` in words, or that it has none."""
+        """The lead of `one` in words, or that there is none."""
         if self.ratio is not None and self.ratio.high < 1:
             return Comparison(self.other, self.one, self.ratio.inverse()).sentence()
         one, other = candidate_name(self.one.case), candidate_name(self.other.case)

@@ -136,7 +136,7 @@ def _most_frugal(eligible: Sequence[Candidate]) -> ObjectivePick:
 
 def _in_question(eligible: Sequence[Candidate]) -> list[Candidate]:
     """The candidates whose energy must be known before one is called the most frugal: those that
-    raced to the end, and the fastest of each device.  The text mentions the others."""
+    raced to the end, and the fastest of each device."""
     order = ratios.ranking({c.case.id: c.step_rounds() for c in eligible})
     kinds = {c.case.id: c.case.device_kind for c in eligible}
     fastest = {kinds[case]: case for case in reversed(order)}

@@ -1,8 +1,8 @@
 """The size at which the lead changes, from races at several sizes.
 
 Pure functions of the points measured so far.  The lead changes between the largest size at which
-one leads beyond doubt and the smallest at which the other does.  All sizes hold together with 95%
-(Bonferroni over the most points of a search).  `engine.crossovers` narrows the two down.
+one leads beyond doubt and the smallest at which the other does.  The intervals of all sizes hold
+at 95% together (Bonferroni over the most points of a search).  `engine.crossovers` adds sizes.
 """
 
 import math
@@ -23,7 +23,7 @@ from .comparison import ranked
 
 MOST_POINTS = 12
 NEAR = 2.0  # largest ratio that helps to locate the change
-GAP = 3.0  # factor between sizes beyond which another one is raced; halved, it leaves 1.7 to 3
+GAP = 3.0  # factor between neighbouring sizes beyond which a size between them is raced
 LEAST_FOR_A_LINE = 4  # points
 KINDS = ("cpu", "gpu")
 
@@ -68,7 +68,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Duel:
-    """Two candidates, or the best of two kinds of device, at several sizes."""
+    """Two candidates, or the best candidates of two kinds of device, at several sizes."""
 
     one: str
     two: str
@@ -81,7 +81,7 @@ class Duel:
 
     @property
     def leads(self) -> dict[float, str]:
-        """The one that leads beyond doubt, by size; sizes without one are missing."""
+        """The name that leads beyond doubt, by size; sizes without one are missing."""
         found = {v: self.one for v, ratio in self.by_size.items() if ratio.high < 1}
         found |= {v: self.two for v, ratio in self.by_size.items() if ratio.low > 1}
         return dict(sorted(found.items()))
@@ -103,10 +103,9 @@ class Duel:
     def crossing(self, change: Change) -> tuple[float, tuple[float, float]]:
         """The size at which the lead changes, and its interval.
 
-        The interval covers the bracket and the scatter from size to size: candidates are prepared
-        anew for each size, and their speed differs a little.  Where several sizes lie near the
-        crossing, a line through them (logarithms of ratio over size) is solved for zero by inverse
-        regression (Draper and Smith 1998, 3.2, delta method).
+        The interval covers the bracket and the scatter from size to size, since candidates are
+        prepared anew for each.  Where several sizes lie near the crossing, inverse regression finds
+        the zero of log ratio over log size (Draper and Smith 1998, 3.2, delta method).
         """
         lower, upper = change.bracket
         end = math.inf if change.back is None else change.back[0]
@@ -123,7 +122,7 @@ class Duel:
 
 
 def find_change(points: Sequence[Measured]) -> tuple[Change, Duel] | None:
-    """The first change of the lead, and the two that have it before and after; None without one."""
+    """The first change of the lead, and the two that take part in it; None without one."""
     between, named = _named(points)
     fastest = dict.fromkeys(next(iter(found)) for found in named.values())
     duels = (Duel.of(*p, named) for p in combinations(KINDS if between == "device" else fastest, 2))
@@ -143,7 +142,7 @@ def leaders(points: Sequence[Measured]) -> set[str]:
 
 
 def _named(points: Sequence[Measured]) -> tuple[str, Named]:
-    """The kind that is compared, "device" or "candidate", and the measured ones by its names."""
+    """What is compared, "device" or "candidate", and the measured candidates by those names."""
     kinds = {c.case.device_kind for point in points for c in point.candidates}
     between = "device" if kinds == set(KINDS) else "candidate"
     ordered = sorted(points, key=lambda point: point.value)
@@ -217,7 +216,7 @@ def conclude(points: Sequence[Measured], parameter: str, *, whole: bool) -> Cros
 
 
 def _another(named: Named, sizes: Iterable[float], name: str) -> tuple[float, str] | None:
-    """The first of the sizes at which another than `name` leads, and that leader."""
+    """The first of the sizes at which another one than `name` leads, and its name."""
     for size in sizes:
         if name not in named[size] or _is_behind(named[size], name):
             return size, next(iter(named[size]))
@@ -248,7 +247,7 @@ def _paired(named: Named, below: str, above: str) -> list[CrossoverPoint]:
 
 
 def _with_transfers(ratio: float, one: Candidate, two: Candidate) -> float | None:
-    """The ratio with copies to and from the device in every step; None where that is unknown."""
+    """The ratio if every step copied to and from the device; None where that is unknown."""
     kinds = {one.case.device_kind, two.case.device_kind}
     if one.objective not in OF_A_STEP or kinds == {"cpu"}:
         return None

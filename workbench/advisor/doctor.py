@@ -1,7 +1,4 @@
-"""Is the machine in order?  The software stack level by level, and checks with a remedy to paste.
-
-Pure functions of a detection and of trials.
-"""
+"""Is the machine in order?  The software stack level by level, and checks with remedies."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -39,12 +36,12 @@ _FATAL = (
     *NOT_BY_TORCH, "gpu_prohibited", "nvml_without_cuda", "gpu_unreadable",
     "gpu_without_driver", "python_silent", "version_mismatch",
 )  # fmt: skip
-# "hw_slowdown" is left out: cards that wake up report it for a moment.
+# "hw_slowdown" is left out: cards report it briefly while they wake up.
 _SLOWING = ("sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One thing that was examined; `name` is stable, for scripts."""
+    """One check; `name` is stable, for scripts."""
 
     name: str
     status: str  # "ok", "warn", "fail"
@@ -74,7 +71,7 @@ class Examination(msgspec.Struct, frozen=True):
         return any(check.status == FAIL for check in self.checks)
 
     def with_all_gpus(self, report: Report, links: Links) -> "Examination":
-        """The same with the results of a matrix product on every GPU."""
+        """A copy that adds the results of a matrix product on every GPU."""
         return Examination(self.stack, [*self.checks, *stragglers(report)], links)
 
 
@@ -84,7 +81,7 @@ def examine(
     trials: Mapping[str, Trial],
     ceilings: Ceilings | None = None,
 ) -> Examination:
-    """Everything that can be said without a measurement, by package the `trials`."""
+    """Everything that can be said without a measurement; `trials` are by package."""
     warnings = hardware_warnings(machine, software)
     checks = [
         *_host(machine, warnings),
@@ -114,7 +111,7 @@ def _check(name: str, warning: Warning) -> Check:
 def _from(
     warnings: Sequence[Warning], *codes: str, name: str, otherwise: str | None = None
 ) -> list[Check]:
-    """The warnings with these codes as checks of that name, or the good news `otherwise`."""
+    """The warnings with these codes as checks of that name; without any, an OK with `otherwise`."""
     found = [_check(name, warning) for warning in warnings if warning.code in codes]
     return found or ([Check(name, OK, otherwise)] if otherwise is not None else [])
 
@@ -166,9 +163,9 @@ def _has_cuda(machine: Machine) -> bool:
 
 
 def _works(name: str, machine: Machine, software: Software, trial: Trial | None) -> Iterator[Check]:
-    """Whether the package computes on the CPU, and an optional one on what else it finds."""
+    """Whether the package computes on the CPU, and an optional one also on its other devices."""
     pip, library = f"{software.executable} -m pip install", catalog.backend(name)
-    builds = {}  # the usual ones suit few drivers
+    builds = {}  # package to an install command; the default wheels suit few drivers
     if _has_cuda(machine):
         builds["torch"] = torch_remedy(machine, software.executable)
         if (fits := onnx_cuda.remedy(machine, software)).startswith(software.executable):
@@ -256,7 +253,7 @@ def _gpu(gpu: Gpu, machine: Machine, warnings: Sequence[Warning]) -> Iterator[Ch
 
 
 def _health(gpu: Gpu, machine: Machine, name: str) -> Iterator[Check]:
-    """Readings that a healthy card does not show; those that could not be read are skipped."""
+    """Failing and doubtful readings of a card; those that could not be read are skipped."""
     usable = machine.cuda.available or gpu.platform  # otherwise the driver's check says why
     if gpu.device is None and gpu.visible and gpu.name and usable:
         message = f"cannot be used: {gpu.unavailable.get('device', 'unknown')}"
@@ -300,7 +297,7 @@ def _health(gpu: Gpu, machine: Machine, name: str) -> Iterator[Check]:
 
 
 def _reached(ceilings: Ceilings | None) -> Iterator[Check]:
-    """Cards whose measured ceilings are far below those of their model."""
+    """Cards whose measured ceilings are far below those expected of their model."""
     for device, shortfall in shortfalls(ceilings) if ceilings is not None else ():
         remedy = "check other processes, heat and power limits; then: workbench ceilings --again"
         yield Check(f"{device} ceilings", WARN, shortfall, remedy)
@@ -334,7 +331,7 @@ def stack(machine: Machine, software: Software, trials: Mapping[str, Trial]) -> 
     levels = [Level(0, "python", software.python or "unknown", OK if software.python else FAIL)]
     hardware = list(_driver_levels(machine))
     is_bare = all(level.status is None for level in hardware)  # neither a GPU nor a driver
-    # Without an answer of the interpreter nothing is known of its packages.
+    # Without an answer from the interpreter its packages are unknown.
     needed = ("torch", _ORT) if software.python else ()
     for name in dict.fromkeys((*needed, *trials)):
         package = software.packages.get(package_of(name, software) or name)

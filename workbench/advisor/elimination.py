@@ -21,7 +21,7 @@ from .crossover import MOST_POINTS
 from .limits import error_limit, exceeds_error_limit, is_admissible, leaves_for_limits, uncounted
 
 CERTAIN_SAMPLES = 3
-FAR = 2.0  # times the leader's time: a first block this slow needs no second one
+FAR = 2.0  # a candidate this many times as slow as the leader needs no second block
 SLOW = ("beaten", "far_slower")  # reasons that speak of time alone
 # A crossover rests on up to MOST_POINTS races, so at least as many pairs share the error of each.
 POINT_CANDIDATES = math.ceil(math.sqrt(2 * MOST_POINTS)) + 1
@@ -29,7 +29,7 @@ POINT_CANDIDATES = math.ceil(math.sqrt(2 * MOST_POINTS)) + 1
 
 @dataclass(frozen=True)
 class Standings:
-    """A race after a round, with all that its rules look at."""
+    """The state of a race after a round, as far as the rules need it."""
 
     plan: RowPlan
     candidates: Sequence[Candidate]  # still racing
@@ -61,7 +61,7 @@ class Eliminated:
 
 @dataclass(frozen=True)
 class Rule:
-    """One reason to leave a race, and when it is looked for."""
+    """One reason to leave a race, and when it is checked."""
 
     find: Callable[[Standings], Iterator[Eliminated]]
     for_a_pick: bool = False  # only in rows that end with a pick
@@ -90,7 +90,7 @@ def inadmissible(standings: Standings) -> Iterator[Eliminated]:
 def slower_precisions(standings: Standings) -> Iterator[Eliminated]:
     """Reduced precisions whose first turn was far behind FP32, all else equal."""
     if standings.scenario.weighs_memory:
-        return  # they may need less of it
+        return  # a reduced precision may need less memory
     cpu = standings.cpu
     measured = [c for c in standings.candidates if c.samples_s]  # a block may have been discarded
     fp32 = {c.case.but_precision(): c for c in measured if c.case.precision == "fp32"}
@@ -108,7 +108,7 @@ def slower_precisions(standings: Standings) -> Iterator[Eliminated]:
 
 
 def too_slow_for_budget(standings: Standings) -> Iterator[Eliminated]:
-    """After a first round: the slowest of each group, until time is left for two more rounds."""
+    """The slowest of each group after a first round, until two more rounds fit the time left."""
     if standings.rounds != 1:
         return
     turn_s = standings.turn_s
@@ -158,7 +158,7 @@ def proven_slower(standings: Standings) -> Iterator[Eliminated]:
             yield Eliminated(by_id[proof.case], Reason("beaten", text), proof)
 
 
-RULES = (  # applied in this order; each sees only those that the rules before it left in the race
+RULES = (  # applied in this order, each to those that the previous rules left in the race
     # First, so that no candidate counts as slow against one that cannot be picked.
     Rule(inadmissible, for_a_pick=True),
     Rule(slower_precisions, protects_runner_up=True),
@@ -169,8 +169,8 @@ RULES = (  # applied in this order; each sees only those that the rules before i
 
 
 def groups(candidates: Iterable[Candidate], scenario: Scenario) -> list[list[Candidate]]:
-    """Candidates that may eliminate each other: both for the pick or both reference-only, on the
-    same kind of device, since the ratio of the best CPU and GPU is the answer."""
+    """Candidates that may eliminate each other: all for the pick or all reference-only, on one kind
+    of device, since the best CPU and GPU candidate both need a value."""
     found: dict[tuple[str, bool], list[Candidate]] = {}
     for candidate in candidates:
         reference_only = candidate.case.precision in scenario.reference_only
@@ -179,9 +179,8 @@ def groups(candidates: Iterable[Candidate], scenario: Scenario) -> list[list[Can
 
 
 def is_plausible(candidate: Candidate) -> bool:
-    """Whether its first block may be believed at once: several steps, at least one of them about
-    as fast as the end of its warm-up.  All are slow where another process holds a core that the
-    candidate's threads wait for."""
+    """Whether its first block needs no confirmation: it has several samples, one of them about as
+    fast as the warm-up.  All are slow where another process holds a core of the candidate."""
     samples, warm_s = candidate.blocks[0].samples_s, candidate.warmup.step_s
     if len(samples) < CERTAIN_SAMPLES:
         return False
@@ -189,9 +188,9 @@ def is_plausible(candidate: Candidate) -> bool:
 
 
 def _slowdowns(group: Sequence[Candidate]) -> Iterator[tuple[Candidate, float, str]]:
-    """Each candidate with its time over that of the best of its group in the candidate's own last
-    round, and the name of the best.  Its fastest sample is compared, or its value if the objective
-    is not the time of a step."""
+    """Each candidate, its time over that of the best of its group in the candidate's last round,
+    and the name of the best.  Where the objective is the time of a step, the fastest sample counts,
+    else the value."""
     rounds = {candidate.case.id: candidate.rounds() for candidate in group}
     for candidate in group:
         case = candidate.case.id
@@ -204,7 +203,7 @@ def _slowdowns(group: Sequence[Candidate]) -> Iterator[tuple[Candidate, float, s
 
 
 def _factor(candidate: Candidate, factor: float) -> str:
-    """A factor of `_slowdowns` in words; of a step it is a lower bound, from the fastest sample."""
+    """A factor of `_slowdowns` in words; one from a fastest sample is a lower bound."""
     return f"{'at least ' * (candidate.objective in OF_A_STEP)}{units.ratio(factor)}"
 
 

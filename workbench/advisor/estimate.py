@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ..contract import Work
 from ..records.reason import Reason
 
-LEAST_POINTS = 4  # two to interpolate between, and two that can be held out
+LEAST_POINTS = 4  # two to interpolate between, and two to hold out
 MOST_ERROR = 0.25  # relative, on held-out recorded sizes
 
 Interval = tuple[float, float]
@@ -64,7 +64,7 @@ MODELS = tuple(Model(amount, logs) for logs in (False, True) for amount in ("flo
 
 
 def estimate(points: Mapping[float, Point], size: float, work: Work) -> Estimate | Reason:
-    """The time of a step of `size` and `work`, from one candidate's points at other sizes."""
+    """The time of a step of `size` and `work` from points of the same candidate at other sizes."""
     ordered = [points[each] for each in sorted(points)]
     if len(ordered) < LEAST_POINTS:
         are = "is" if len(ordered) == 1 else "are"
@@ -92,7 +92,8 @@ def estimate(points: Mapping[float, Point], size: float, work: Work) -> Estimate
 
 
 def held_out_error(points: Sequence[Point], model: Model) -> float | None:
-    """The largest error of inner points, estimated from their neighbours; None if one cannot be."""
+    """The largest error at inner points that are estimated from their neighbours; None if one
+    cannot be estimated."""
     worst = 0.0
     for first, held_out, last in zip(points, points[1:], points[2:], strict=False):
         times_s = first.value_s, last.value_s
@@ -104,7 +105,7 @@ def held_out_error(points: Sequence[Point], model: Model) -> float | None:
 
 
 def _interval(model: Model, work: Work, first: Point, last: Point, error: float) -> Interval | None:
-    """The interval between those of both neighbours, widened by the error of the estimate."""
+    """The intervals of both neighbours interpolated, widened by the error of the estimate."""
     if first.interval_s is None or last.interval_s is None:
         return None
     bounds = zip(first.interval_s, last.interval_s, strict=True)

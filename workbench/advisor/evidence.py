@@ -21,13 +21,13 @@ from .comparison import COMPARED, Comparison, as_written, ranked, ratio_of
 from .limits import beyond_limits, eligible, exceeds_error_limit, surely_beyond_limits
 from .race_summary import is_cut_short
 
-LOWERED = {SURE: LIKELY}  # by doubts; every other word becomes open
+LOWERED = {SURE: LIKELY}  # the word after a doubt; every other one becomes open
 EDGE = 1 + ratios.TOLERANCE
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """A row of a report under its scenario; everything else follows from these three."""
+    """A row of a report under its scenario, and all that follows from these three."""
 
     report: Report
     row: Row
@@ -35,8 +35,8 @@ class Evidence:
 
     @property
     def larger_budget_s(self) -> float:
-        """A budget that gives each row more time than this run did, and a row that raced alone a
-        turn for each candidate: --budget is never extended."""
+        """Seconds of a budget under which each row gets more time than in this run, and a row that
+        raced alone has a turn for each candidate."""
         measured = sum(bool(candidate.blocks) for candidate in self.for_the_pick)
         growth = 1 + len(self.missed) / measured if self.is_alone and measured else 0.0
         return min(math.ceil(max(2.0, growth) * self.report.most_s), LONGEST_BUDGET_S)
@@ -50,7 +50,7 @@ class Evidence:
 
     @cached_property
     def by_id(self) -> list[Candidate]:
-        """All candidates of the row; ties go by id."""
+        """All candidates of the row in the order of their ids."""
         return sorted(self.row.candidates, key=lambda candidate: candidate.case.id)
 
     @cached_property
@@ -98,13 +98,13 @@ class Evidence:
 
     @cached_property
     def over_limit(self) -> list[Candidate]:
-        """The measured candidates that only their error keeps from being picked."""
+        """The measured candidates that cannot be picked because of their error alone."""
         measured, row = [c for c in self.for_the_pick if c.is_valid], self.scenario
         return [c for c in measured if exceeds_error_limit(c, row) and not beyond_limits(c, row)]
 
     @cached_property
     def for_the_pick(self) -> list[Candidate]:
-        """The candidates that race to be picked, not for reference only; measured or not."""
+        """The candidates that are not reference-only, measured or not."""
         return [c for c in self.by_id if c.case.precision not in self.scenario.reference_only]
 
     @cached_property
@@ -119,7 +119,7 @@ class Evidence:
 
     @cached_property
     def lost(self) -> list[Candidate]:
-        """The candidates for the pick on devices that have no eligible one."""
+        """The candidates for the pick on kinds of device that have no eligible one."""
         return [c for c in self.for_the_pick if c.case.device_kind not in self.kinds]
 
     # --------------------------------------------------------- the best
@@ -168,8 +168,8 @@ class Evidence:
 
     @cached_property
     def medians(self) -> Comparison | None:
-        """The pick's medians against those of the nearest rival, where they decide: the 99th
-        percentiles favour the pick too, but stay undecided, since a few stalls set them."""
+        """The pick's medians against those of the nearest rival, where they decide: its 99th percentile
+        is lower too, but not beyond doubt, since a few stalls set it."""
         pick, rival = self.pick, self.rival
         if not self.scenario.measures_tails or pick is None or rival is None:
             return None
@@ -201,7 +201,7 @@ class Evidence:
         return self._over_looks(one.rounds(), other.rounds())
 
     def _over_looks(self, one: ratios.ByRound, other: ratios.ByRound) -> Ratio | None:
-        # A race that was decided, or stopped by hand, may have ended because of what it showed.
+        # A race may have been decided, or stopped by hand, because of what it had shown so far.
         is_last = self.row.ended_by not in ("decided", CANCELLED)
         return ratios.decisive_ratio(one, other, is_last=is_last)
 
@@ -221,7 +221,7 @@ class Evidence:
 
     @cached_property
     def choice(self) -> str:
-        """`cpu`, `gpu`, `either` or `unknown`; the only device that meets the limits, if so."""
+        """`cpu`, `gpu`, `either` or `unknown`; a device that alone meets the limits is chosen."""
         lost = self.lost
         known = bool(lost) and all(c.is_valid for c in lost)
         beyond = known and all(surely_beyond_limits(each, self.scenario) for each in lost)
@@ -236,8 +236,8 @@ class Evidence:
 
     @cached_property
     def doubts(self) -> list[tuple[str | None, str]]:
-        """Doubts that could change the pick although no interval shows it, the gravest first: each
-        with the candidate, if it is about one, and the cause."""
+        """Doubts that could change the pick but that no interval covers, the gravest first, each
+        as the name of a candidate (None: the whole row) and the cause."""
         return [] if self.pick is None else list(self._doubts(self.pick))
 
     def _doubts(self, pick: Candidate) -> Iterator[tuple[str | None, str]]:
@@ -260,7 +260,7 @@ class Evidence:
         if pick.eliminated:
             yield name, "it left the race before the end"
         is_near = lead and any(lead.low <= edge <= lead.high for edge in (EDGE, 1 / EDGE))
-        # One-time costs are measured once, so what disturbed them is not averaged out.
+        # One-time costs are measured once, so a disturbance is not averaged out.
         is_near = is_near or pick.objective == "time_to_result"
         if is_near or (lead is None and self.lost):
             yield from ((None, w.message) for w in of_row if w.code != "unmeasured")
@@ -364,8 +364,8 @@ def lead_word(ratio: Ratio | None, decisive: Ratio | None) -> str:
 
 
 def was_far_behind(lead: Comparison) -> bool:
-    """Whether the first block of the other one eliminated it, so that no interval is owed; not if
-    it was far behind a third one only."""
+    """Whether `lead.other` was eliminated by its first block for being far behind `lead.one`, so
+    that their lead needs no interval."""
     reason = lead.other.reason
     is_early = lead.ratio is None and reason is not None and reason.code in BY_FIRST_BLOCK
     return is_early and (lead.estimate or 0.0) > ratios.UNDECIDED

@@ -1,8 +1,8 @@
-"""Many machines, one advice: which node type for each scenario.
+"""The documents of many machines merged into one answer: which node type for each scenario.
 
-Within a node the paired ratios of its own document stand.  Between nodes nothing was paired, and
-the rule is that of `--what-if`: the far ends of both intervals, widened by what differs between
-equal nodes (`stats.unpaired`).
+Within a node the paired ratios of its document hold.  Nodes share no rounds, so they are compared
+as with `--what-if`: by the far ends of both intervals, widened by the spread between equal nodes
+(`stats.unpaired`).
 """
 
 import math
@@ -36,7 +36,7 @@ Side = tuple[str, tuple[float, tuple[float, float]], float]  # node type, value,
 
 
 def fleet_document(head: Mapping[str, Any], found: FleetFolder) -> FleetDocument:
-    """What the folder says, without prices; `head` has the first members of every document."""
+    """The document of a folder, without prices; `head` has the first members of every document."""
     plan, nodes = found.plan, _typed(_comparable(found.nodes, found.plan))
     engine, arguments = (plan.engine, plan.arguments) if plan else (None, [])
     unpriced = FleetDocument(**head, engine=engine, arguments=arguments, rows=[], nodes=nodes,
@@ -55,7 +55,8 @@ def is_complete(fleet: FleetDocument) -> bool:
 
 
 def _typed(nodes: Sequence[FleetNode]) -> list[FleetNode]:
-    """A machine that no plan names is of the planned type with equal machines, else of its own."""
+    """Give each machine that the plan does not name the planned type of equal machines, else one
+    of its own."""
     planned = {node.run.machine: node.node_type for node in nodes if node.run and node.node_type}
     machines = [node.run.machine if node.run else "unknown" for node in nodes]
     return [
@@ -65,8 +66,8 @@ def _typed(nodes: Sequence[FleetNode]) -> list[FleetNode]:
 
 
 def _comparable(nodes: Sequence[FleetNode], plan: FleetPlan | None) -> list[FleetNode]:
-    """The nodes, those `incomparable` that did another job than those of the plan, or than most did
-    where none of these has answered; a version that no node has is not asked for."""
+    """The nodes, marked `incomparable` where they did another job than the planned nodes, or than
+    most nodes if no planned one has answered.  A version that no node has is not required."""
     ran = [(node.node_type, node.run) for node in nodes if node.run and _has_answered(node.run)]
     if not ran:
         return list(nodes)
@@ -81,7 +82,7 @@ def _comparable(nodes: Sequence[FleetNode], plan: FleetPlan | None) -> list[Flee
 
     def judged(node: FleetNode) -> FleetNode:
         if node.run is None or not _has_answered(node.run):
-            return node  # it has a reason of its own, or none yet
+            return node
         if (text := _difference(node.run, version, subject, usual)) is None:
             return node
         reason = Reason("incomparable", text, "measure it with the options of the others")
@@ -93,7 +94,7 @@ def _comparable(nodes: Sequence[FleetNode], plan: FleetPlan | None) -> list[Flee
 def _difference(
     run: NodeRun, version: str, subject: str, usual: Mapping[str, tuple[str, str]]
 ) -> str | None:
-    """Why a run cannot be compared with those of this version, subject and work."""
+    """Why a run cannot be compared with runs of this version, subject and work; None if it can."""
     if run.version != version:
         return f"it was run by workbench {run.version}, not {version}"
     if run.subject != subject and not run.scaling:
@@ -110,7 +111,7 @@ def _has_answered(run: NodeRun) -> bool:
 
 
 def _work(answer: NodeAnswer) -> tuple[str, str]:
-    """The work that was timed, and the objective: equal where two times can be compared."""
+    """The work that was timed and the objective; two times are comparable if both are equal."""
     return answer.job, answer.objective
 
 
@@ -151,7 +152,7 @@ def _rows(nodes: Sequence[FleetNode], prices: Mapping[str, float]) -> Iterator[F
             if ratio is not None:
                 cells[name] = replace(cells[name], ratio=ratio.value, ratio_ci95=ratio.interval)
         choice = alike[0] if len(alike) == 1 else "either"
-        # A type without an interval may be the best as well, unless it is far behind.
+        # A type without an interval may also be the best, unless it is far behind.
         far_s = ratios.UNDECIDED * min((value[0] for _, value, _ in times), default=math.inf)
         is_known = bool(others or (times and not several)) and min(vague, default=far_s) >= far_s
         yield FleetRow(
@@ -170,7 +171,7 @@ def _values(equal: Answers) -> list[float]:
 
 
 def _cell(node_type: str, equal: Answers, prices: Mapping[str, float]) -> FleetCell:
-    """The node in the middle by time stands for its kind."""
+    """The cell of a node type; the node with the median time stands for all of its type."""
     values = _values(equal)
     timed = sorted(equal, key=lambda each: (each[1].value_s or math.inf, each[1].pick is None))
     (node, answer), last = timed[max(0, len(values) - 1) // 2], max(0, len(values) - 1)

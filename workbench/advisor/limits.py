@@ -34,7 +34,7 @@ def exceeds_error_limit(candidate: Candidate, scenario: Scenario) -> bool:
 
 
 def error_limit(candidate: Candidate, scenario: Scenario) -> float | None:
-    """The largest error of a pick: the scenario's, or for code of the user the candidate's own."""
+    """The largest error that a pick may have: the scenario's, or for own code the candidate's."""
     accuracy = candidate.accuracy
     if accuracy is None or accuracy.metric == "test_accuracy":
         return None
@@ -48,8 +48,7 @@ def beyond_limits(candidate: Candidate, scenario: Scenario) -> str | None:
 
 def surely_beyond_limits(candidate: Candidate, scenario: Scenario) -> bool:
     """Whether it exceeds a limit by more than chance: the whole interval of its latency does, or
-    every step where they are too few for one.  What is not known, such as a peak that a library
-    does not report, exceeds nothing."""
+    every step where there are too few for one.  An unknown value exceeds nothing."""
     if _too_large(candidate, scenario) is not None:
         return candidate.memory_peak_bytes is not None
     if scenario.limits.latency_ms is None:
@@ -61,8 +60,8 @@ def surely_beyond_limits(candidate: Candidate, scenario: Scenario) -> bool:
 
 
 def leaves_for_limits(candidate: Candidate, scenario: Scenario) -> str | None:
-    """As `beyond_limits`, but one whose better steps or warm-up meet the limit gets a second block,
-    or the samples that a 99th percentile needs: in fewer, one stall decides."""
+    """As `beyond_limits`, but None while better steps or the warm-up meet the limit and a second
+    block, or more samples for a 99th percentile, may still show that it holds."""
     if why := _too_large(candidate, scenario):
         return why
     why, latency_ms = _too_slow(candidate, scenario), scenario.limits.latency_ms
@@ -70,13 +69,13 @@ def leaves_for_limits(candidate: Candidate, scenario: Scenario) -> str | None:
     is_known = len(candidate.blocks) > 1 and not (tails and len(samples) < MIN_SAMPLES_FOR_P99)
     if why is None or latency_ms is None or is_known:
         return why
-    # Until then it may eliminate others, but only slower ones.
+    # While it stays it may eliminate others, but only slower ones.
     may_pass = _best_s(candidate, BEST) * 1e3 <= latency_ms
     return None if may_pass and scenario.objective in OF_A_STEP else why
 
 
 def _best_s(candidate: Candidate, part: float) -> float:
-    """A step of the warm-up, or this quantile of the measured ones if that is less."""
+    """Seconds of a warm-up step, or of this quantile of the measured steps if that is less."""
     return min(quantile(candidate.samples_s, part), candidate.warmup.step_s or math.inf)
 
 
@@ -92,7 +91,7 @@ def uncounted(candidate: Candidate) -> str | None:
 
 
 def exceeding(noun: str, shown: str, limit: str) -> str:
-    """`median step 21.0 ms, limit 20.0 ms`, unless both read alike."""
+    """`median step 21.0 ms, limit 20.0 ms`; other words where rounding makes both look equal."""
     if shown == limit:
         return f"{noun} just above the limit of {limit}"
     return f"{noun} {shown}, limit {limit}"

@@ -16,9 +16,9 @@ from .race_summary import is_cut_short
 
 LARGEST_BATCH = 256
 BATCHES = 16  # least factor between the raced batch and the largest one advised
-LESS_ERROR = 0.1  # share of the pick's error that is worth more time to some
+LESS_ERROR = 0.1  # share of the pick's error up to which a slower candidate is worth naming
 LEAST_BUDGET_S = 10.0
-NOISE = ("busy_machine", "stolen_time")  # warnings that a quieter hour is the remedy for
+NOISE = ("busy_machine", "stolen_time")  # warnings whose remedy is a quieter hour
 
 
 def next_best(evidence: Evidence) -> str:
@@ -29,7 +29,7 @@ def next_best(evidence: Evidence) -> str:
 def _advice(evidence: Evidence) -> Iterator[str]:
     command = evidence.row.plan.reproduce
     if not command:
-        return  # without a command there is no way to go on
+        return  # no command repeats this row
     if is_cut_short(evidence.row):
         yield f"Let the run finish: `{command}`"
     if evidence.absence is not None and evidence.absence.hint:
@@ -47,7 +47,7 @@ def _advice(evidence: Evidence) -> Iterator[str]:
 
 
 def _for_a_missing_device(evidence: Evidence) -> Iterator[str]:
-    """For a device none of whose candidates could be picked."""
+    """Advice for a device that has no candidate to pick."""
     reasons = [c.reason for c in evidence.lost if c.reason is not None]
     if any(reason.is_late or reason.code == "timeout" for reason in reasons):
         yield _raise_budget(evidence)
@@ -77,7 +77,7 @@ def _for_firmer_evidence(evidence: Evidence) -> Iterator[str]:
 def _needs_more_time(evidence: Evidence, codes: Set[str]) -> bool:
     """Whether more rounds, or the turns that did not fit, might change the answer."""
     lead = evidence.lead.ratio if evidence.lead is not None else None
-    # Where start-up times spread a ratio, more rounds would not narrow it.
+    # More rounds do not narrow an interval that start-up times spread.
     is_spread = lead is not None and ratios.is_exhausted(lead)
     if is_spread:
         codes = codes - {"pick_unsettled"}
@@ -90,7 +90,7 @@ def _needs_more_time(evidence: Evidence, codes: Set[str]) -> bool:
         return False  # more time would add none
     if is_unsettled or codes & {"pick_unsettled", "unmeasured"}:
         return True
-    # An uncertain median does not matter where the lead has an interval of its own beyond 1.
+    # Uncertain medians do not matter where the interval of the lead is above 1.
     is_ahead = evidence.lead is not None and evidence.lead.is_proven
     return bool(codes & {"few_samples", "unstable"}) and not is_ahead and not is_spread
 
@@ -100,7 +100,7 @@ def _raise_budget(evidence: Evidence) -> str:
 
 
 def _longer(evidence: Evidence) -> str:
-    """The command of the row with twice the budget of this run, and enough to start workers."""
+    """The command of the row with a larger budget, which is also enough to start the workers."""
     words = shlex.split(evidence.row.plan.reproduce)
     # The arguments of a user's script follow `--`.
     end = words.index("--") if "--" in words else len(words)

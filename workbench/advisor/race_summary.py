@@ -105,7 +105,7 @@ def counts_text(summary: RaceSummary) -> str:
 
 
 def _listed(word: str, left: Sequence[Elimination]) -> Iterator[str]:
-    """One part of the summary; consecutive eliminations for the same reason share its words."""
+    """One part of the summary; consecutive eliminations for the same reason state it once."""
     texts = []
     for why, group in groupby(left, attrgetter("message")):
         names = [candidate_name(e.id) + (f" after {e.rounds}" if e.rounds else "") for e in group]

@@ -26,10 +26,10 @@ class RankedCandidate:
     candidate: Candidate
     variant: str  # "int8-static-u8s8", as in the name of its file
     given: bool  # the model as given, or the code as written
-    gain: float | None  # best value of what is given over its own; above 1 it is better
-    exceeds_limit: bool  # its error does, so that it cannot be picked
+    gain: float | None  # value of what is given over its own; above 1 it is better
+    exceeds_limit: bool  # its error exceeds the limit, so it cannot be picked
     outcome: str  # "pick", "slower", "error", "failed"...; "" while it races, or when it is done
-    why: str  # the reason for `outcome`, as a sentence
+    why: str  # the reason for `outcome`
     how: str = ""  # "t2", "nospin t2", "cuda:0"
     size_bytes: int | None = None  # size of the file
 
@@ -43,13 +43,13 @@ class RankedCandidate:
 
 
 def in_order(row: Row) -> list[Candidate]:
-    """The measured candidates from best to worst, then the others as planned."""
+    """The measured candidates from best to worst, then the others in the order of the plan."""
     measured = ranked(row.candidates)
     return measured + [c for c in row.candidates if c not in measured]
 
 
 def outcome(candidate: Candidate, row: Row, above: str) -> tuple[str, str]:
-    """A candidate's outcome in a word, and the reason; `above` says which limit it exceeds."""
+    """A candidate's outcome in a word, and why; `above` says which limit its error exceeds."""
     reason = candidate.reason
     if row.picks(candidate):
         return "pick", ""
@@ -69,8 +69,8 @@ class Gain(NamedTuple):
 
     factor: float
     ratio: Ratio | None  # its interval; None where there were too few rounds
-    # What is left of it, or of the lower end of its interval, if the medians that a table shows
-    # contradict it, as where other load slowed one of the two in some rounds.
+    # Set where the medians in a table contradict `factor`, because other load slowed one of the two
+    # in some rounds: a lower bound of the gain.
     least: float | None = None
 
 
@@ -95,8 +95,8 @@ def gain_over(
 
 
 def _steady_gain(given: Candidate | None, candidate: Candidate) -> float | None:
-    """The factor of `gain_over`; None if its interval allows half or twice as much, or the medians
-    contradict it."""
+    """The factor of `gain_over`; None if its interval reaches below half or above twice of it, or
+    if the medians contradict it."""
     gained = gain_over(given, candidate)
     if gained is None or gained.least is not None:
         return None
@@ -125,7 +125,7 @@ def gain_text(gained: Gain, objective: str, other: str) -> str:
 
 
 def has_equal(verdict: Verdict) -> bool:
-    """Whether the runner-up may stand next to the pick, which leads it by little or not at all."""
+    """Whether the runner-up is as good as the pick, up to a lead that does not matter."""
     low, high = verdict.pick_ratio_ci95 or (1.0, 1.0)
     return verdict.tie and (low <= 1 or high <= 1 + ratios.TOLERANCE)
 
@@ -143,7 +143,7 @@ def tie_text(verdict: Verdict, runner_up: str) -> str:
 
 
 def ties(verdict: Verdict, name: Callable[[str], str] = candidate_name) -> Iterator[str]:
-    """Sentences after a recommendation: on CPU against GPU, and on a runner-up that is as good."""
+    """Sentences after a recommendation: CPU against GPU, and a runner-up that is as good."""
     if verdict.device_ratio is not None:
         yield verdict.reasons[0]
     if verdict.tie and verdict.runner_up is not None:

@@ -1,6 +1,6 @@
-"""The reasons of a verdict: what came out, why, and what the answer leaves out.
+"""The reasons of a verdict: the outcome, its causes, and what the answer leaves out.
 
-At most three, each one or a few whole sentences.  The same report gives the same words.
+At most three, each one or a few whole sentences.
 """
 
 import math
@@ -84,7 +84,7 @@ def _lead(lead: Comparison) -> Iterator[str]:
 
 
 def _only_within_limits(evidence: Evidence) -> Iterator[str]:
-    """All candidates of the other device were measured, and none meets the limits."""
+    """The outcome where all candidates of the other device were measured and none is in limits."""
     yield f"Only {NAMES[evidence.choice]} meets the limits."
     yield f"Not eligible: {listed(why_lost(evidence.lost, evidence))}."
     if evidence.lead is not None:
@@ -93,7 +93,7 @@ def _only_within_limits(evidence: Evidence) -> Iterator[str]:
 
 
 def _incomparable(evidence: Evidence) -> Iterator[str]:
-    """There is no ratio of CPU to GPU, although there may be a GPU."""
+    """The outcome without a ratio of CPU to GPU, although there may be a GPU."""
     if evidence.best_cpu is not None and evidence.best_gpu is not None:
         yield "Undecided: too few rounds to compare CPU and GPU."
         return
@@ -116,7 +116,7 @@ def _incomparable(evidence: Evidence) -> Iterator[str]:
     yield f"{nothing} {could_be}: {first}."
     if others:
         yield f"Others: {listed(others)}."
-    # Where the other device was not asked for; a model and own code have sentences of their own.
+    # The other device was not requested; a model and own code have sentences of their own.
     is_listed = evidence.row.plan.workload not in UNLISTED
     if is_listed and not missing and evidence.lead is not None:
         yield from _lead(evidence.lead)
@@ -124,7 +124,7 @@ def _incomparable(evidence: Evidence) -> Iterator[str]:
 
 
 def _undecided(evidence: Evidence, ratio: Ratio) -> Iterator[str]:
-    """Both devices were measured, and neither is the better one beyond doubt."""
+    """The outcome where both devices were measured and neither is better beyond doubt."""
     other = kind_of(evidence.best_gpu.case.device).word if evidence.best_gpu else "GPU"
     slower, faster = ("CPU", other) if ratio.value >= 1 else (other, "CPU")
     factor, ci = units.ratio_parts(*units.above_1(ratio.value, ratio.interval))
@@ -144,7 +144,7 @@ def _undecided(evidence: Evidence, ratio: Ratio) -> Iterator[str]:
 
 
 def _decided(evidence: Evidence, ratio: Ratio) -> Iterator[str]:
-    """One device is the better one, or looks so."""
+    """The outcome where one device is better, or seems to be."""
     faster = ratio if evidence.choice == "gpu" else ratio.inverse()
     factor, ci = units.ratio_parts(faster.value, faster.interval)
     verb = "looks" if evidence.doubts or evidence.medians is not None else "is"
@@ -170,7 +170,7 @@ def _decided(evidence: Evidence, ratio: Ratio) -> Iterator[str]:
 
 
 def _by_median(evidence: Evidence) -> Iterator[str]:
-    """That the medians chose the pick, and not the 99th percentiles."""
+    """That the medians decided, not the 99th percentiles."""
     if (best := evidence.best_median or evidence.medians) is not None:
         (factor, ci), other = best.parts, candidate_name(best.other.case)
         yield f"The median decides: that of {other} is {factor} as long (95% CI {ci})."
@@ -234,7 +234,7 @@ def listed(phrases: Sequence[str], most: int | None = None) -> str:
 
 
 def excluded(evidence: Evidence) -> dict[str, list[str]]:
-    """Names of candidates that could not be picked though their device has others, by the reason:
+    """Names of candidates that could not be picked, on devices where others could, by reason:
     `{"error 5.0%, limit 1.0%": ["cpu torch bf16 t8"]}`."""
     by_reason: dict[str, list[str]] = {}
     here = [c for c in evidence.for_the_pick if c.case.device_kind in evidence.kinds]

@@ -1,4 +1,4 @@
-"""Recorded runs of other devices: finding the files and the device that a user names.
+"""Recorded runs of other devices: find the files, and the device that a user names.
 
 A recording is the document of a run, as `--json --output` writes it, or its journal.  Recordings
 are in `assets/recordings/` and in `recordings/` of the state folder.  Unusable files there lead to
@@ -28,7 +28,7 @@ from ..report.run_files import decode_document, is_of_pod, read_journal
 from ..text.sanitize import shown
 from .whatif import devices_by_name
 
-SHORTEST_S = 1e-10  # seconds; a shorter step is no measurement
+SHORTEST_S = 1e-10  # a shorter step cannot have been measured
 RECORD = "workbench advise --all --thorough --crossover --output"
 
 
@@ -67,12 +67,12 @@ def load(places: Sequence[Path] | None = None) -> tuple[list[Recording], list[Wa
 
 
 def fleets(folder: Path) -> list[Path]:
-    """The folder, and those in it that hold a fleet of their own."""
+    """The folder, and the folders in it that hold a fleet."""
     return [folder, *sorted(plan.parent for plan in folder.glob(f"*/{PLAN}"))]
 
 
 def files(folder: Path) -> list[Path]:
-    """The documents and journals in a folder and of the fleets there."""
+    """The documents and journals in a folder and in those of its fleets."""
     found = []
     for place in fleets(folder):
         found += loose_files(place)
@@ -82,14 +82,14 @@ def files(folder: Path) -> list[Path]:
 
 
 def loose_files(folder: Path) -> list[Path]:
-    """The documents, journals and logs of pods in a folder itself."""
+    """The documents, journals and logs of pods directly in a folder."""
     found = sorted(file for kind in ("*.json", "*.jsonl") for file in folder.glob(kind))
     found += filter(is_of_pod, sorted(folder.glob("*.log")))
     return [file for file in found if file.name not in (PLAN, COLLECTED)]
 
 
 def why(error: Exception) -> str:
-    """Why a file of others cannot be used."""
+    """Why a file cannot be used, in words."""
     if isinstance(error, OSError):
         return error.strerror or "it cannot be read"
     if isinstance(error, (JournalError, msgspec.MsgspecError)):
@@ -129,7 +129,7 @@ def _cleaned(warning: Warning) -> Warning:
 
 
 def is_valid(measured: Measurement) -> bool:
-    """Whether it is complete, correct, consistent and from a real device."""
+    """Whether a measurement is complete, correct, consistent and from a real device."""
     counts = [block.n for block in measured.blocks]
     if measured.status != "ok" or measured.simulated or kind_of(measured.case.device).simulated:
         return False
@@ -150,7 +150,7 @@ def words(text: str) -> list[str]:
 
 
 def named(asked: str, recordings: Sequence[Recording], unusable: Sequence[Warning] = ()) -> str:
-    """The name of the only device with all words of `asked`, or with exactly these words.
+    """The name of the one device with all words of `asked`, or with exactly these words.
 
     UsageError lists the recorded devices and the command that makes a recording.
     """

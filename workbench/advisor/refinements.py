@@ -1,4 +1,4 @@
-"""Which ways to better the leader of a device join a race, given what limits that leader."""
+"""Which cases join a race because they may beat the leader of a device, by what limits it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -10,18 +10,18 @@ from ..report.candidate import Candidate
 from .comparison import ranked
 from .limits import eligible
 
-SETTLED_ROUNDS = 2  # that a leader has raced before it is bettered
+SETTLED_ROUNDS = 2  # rounds that a leader has raced before cases join against it
 LOADERS_JOIN_FROM = 0.1  # share of the time that waits for data
 LAUNCHES_S = 5e-3  # a thousand launches: in a longer step, queueing them hardly counts
 KERNELS_S = 1e-3  # in a shorter step, faster kernels hardly count
 
 
 def due(plan: RowPlan, candidates: Sequence[Candidate]) -> list[Case]:
-    """Cases that may better their device's leader, the best first, taken out of the plan."""
+    """Cases that may beat their device's leader, most promising first; removed from the plan."""
     if not plan.refining:
         return []
     leaders = settled_leaders(candidates, plan.scenario)
-    found = [case for leader in leaders for case in _better(leader, plan.refining)]
+    found = [case for leader in leaders for case in _promising(leader, plan.refining)]
     plan.refining = [case for case in plan.refining if case not in found]
     return found
 
@@ -34,8 +34,9 @@ def settled_leaders(candidates: Sequence[Candidate], scenario: Scenario) -> list
     return [each for each in leaders.values() if len(each.blocks) >= SETTLED_ROUNDS]
 
 
-def _better(leader: Candidate, cases: Sequence[Case]) -> Iterator[Case]:
-    """Fewer threads on a CPU; on a GPU more loaders if it waits, else fewer, or compiled code."""
+def _promising(leader: Candidate, cases: Sequence[Case]) -> Iterator[Case]:
+    """Other precisions and modes with the leader's threads on a CPU; on a GPU more loaders if it
+    waits for data, else fewer loaders or compiled code."""
     case, step_s = leader.case, leader.median_s
     if case.threads is not None:
         yield from (each for each in cases if replace(each, threads=case.threads) == case)

@@ -13,14 +13,14 @@ from .crossover import MOST_POINTS
 from .elimination import Standings, groups
 from .limits import is_admissible
 
-ROUNDS_TO_MEASURE = 15  # in a plain run: about 3 s per candidate, since clocks drift over seconds
+ROUNDS_TO_MEASURE = 15  # of a plain run: about 3 s per candidate, since clocks drift over seconds
 STEADY_WIDTH = 0.02  # relative half-width of the median's interval at which sampling may end
 ENOUGH_SAMPLES = 10
 ROUNDS_FOR_PLATEAU = 10
-PLATEAU = 0.9  # twice the rounds would narrow an interval to 0.71 of its width if noise were all
-REPEATS = 0.01  # between the 10th percentiles of the two halves
-ENOUGH_ROUNDS = 5  # below, two or three degrees of freedom say little over all looks
-PATIENCE = 20  # rounds, after which a tie and a median need not be known any better
+PLATEAU = 0.9  # twice the rounds narrow an interval to 0.71 of its width if all scatter is noise
+REPEATS = 0.01  # relative difference between the 10th percentiles of the two halves
+ENOUGH_ROUNDS = 5  # fewer leave too few degrees of freedom for an interval over all looks
+PATIENCE = 20  # rounds after which a tie or a median is known well enough
 
 
 def is_over(standings: Standings) -> bool:
@@ -36,15 +36,15 @@ def is_over(standings: Standings) -> bool:
         if not is_proven(able, MOST_POINTS):
             return False
     order = ranked(candidates)
-    # The best two and the best of each device are stated; of others it is enough that they lost.
+    # The report states the best two and the best of each device; the others just need to lose.
     best = {candidate.case.device_kind: candidate for candidate in reversed(order)}
     stated = [*order[:2], *best.values()] if len(order) == len(candidates) else candidates
     return all(is_steady(candidate, WIDE) for candidate in stated)
 
 
 def is_proven(candidates: Sequence[Candidate], claims: int) -> bool:
-    """Whether the best differs from the best of the other kind of device, else from the next, at a
-    confidence that `claims` claims share; or more rounds would not show it."""
+    """Whether the best is proven better than the best of the other kind of device, else than the
+    next, while `claims` claims share the error; also true where more rounds would not prove it."""
     order = ranked(candidates)
     if len(order) < 2:
         return True
@@ -77,8 +77,8 @@ def is_decided(candidates: Sequence[Candidate], scenario: Scenario) -> bool:
 
 
 def _is_no_better(other: ratios.Rounds, leader: ratios.Rounds) -> bool:
-    """Whether the leader may be picked before `other`: they tie, or `other` is certainly not
-    faster by more than the tolerance, however much slower it is."""
+    """Whether the leader may be picked over `other`: they tie, or `other` is certainly not faster
+    by more than the tolerance."""
     ratio = ratios.ratio_between(other, leader)
     if ratio is None:
         return False
@@ -92,8 +92,8 @@ def _is_no_better(other: ratios.Rounds, leader: ratios.Rounds) -> bool:
 
 
 def is_steady(candidate: Candidate, wanted: float = STEADY_WIDTH) -> bool:
-    """Whether its value is known to within `wanted`, as far as the interval of the median step
-    shows (relative half-width), or more rounds no longer narrow the interval."""
+    """Whether its value is known to within `wanted` (relative half-width of the interval of the
+    median step), or more rounds no longer narrow the interval."""
     blocks = candidate.blocks
     if len(blocks) >= PATIENCE and candidate.objective in OF_A_STEP:
         return True

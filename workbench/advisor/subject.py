@@ -1,4 +1,4 @@
-"""The subject of a run: a model or code that the user handed over, and what to do with it."""
+"""The subject of a run, which is the user's model or own code, and the advice on it."""
 
 from ..report.candidate import Candidate, Row
 from ..report.report import Report
@@ -14,7 +14,7 @@ def rows_of(report: Report) -> list[Row]:
 
 
 def row_of(report: Report) -> Row | None:
-    """The first of them."""
+    """The first row of a model or code; None in other runs."""
     return next(iter(rows_of(report)), None)
 
 
@@ -25,7 +25,7 @@ def pick_of(report: Report) -> Candidate | None:
 
 
 def brief(text: str, report: Report) -> str:
-    """`text` without what all variants of a model share."""
+    """`text` without the parts that all candidates of a model share."""
     return model.brief(text) if report.code is None else text
 
 
@@ -42,7 +42,7 @@ def recommendation(report: Report) -> list[str]:
 
 
 def answer(row: Row, report: Report) -> list[str]:
-    """Sentences on a row with a verdict; [] for a row that is not about the subject."""
+    """Sentences on a row with a verdict; [] for rows of workloads."""
     rows = rows_of(report)
     if row not in rows:
         return []

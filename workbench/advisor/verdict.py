@@ -1,7 +1,4 @@
-"""The answer for one row, decided from what the report holds and nothing else.
-
-Pure: the same report gives the same verdict, live, replayed or years later.
-"""
+"""The verdict on one row, a pure function of the report: live, replayed or years later."""
 
 from ..planning.scenario import Scenario
 from ..records.verdict import EqualPrecision, Verdict
@@ -23,7 +20,7 @@ OF_THE_PLAN = ("scenario", "title", "question", "objective", "reproduce", "price
 
 
 def decide(report: Report, scenario: Scenario) -> Verdict:
-    """The verdict of a row; `unknown` where the evidence does not carry one."""
+    """The verdict of a row; its choice is `unknown` where the evidence is too weak."""
     row = report.rows[scenario.id]
     found = Evidence(report, row, scenario)
     pick_ratio = found.lead.ratio if found.lead is not None else None
@@ -70,7 +67,7 @@ def equal_precision(row: Row, scenario: Scenario) -> list[EqualPrecision]:
     found = []
     for precision in (*scenario.precisions, *scenario.reference_only):
         apart = precision in scenario.reference_only
-        # Unmeasured ones count too: a reader of the document knows by them what is never picked.
+        # Unmeasured ones are listed too, since they show which precisions are never picked.
         group = [c for c in row.candidates if c.case.precision == precision and (c.blocks or apart)]
         if not group:
             continue

@@ -49,8 +49,8 @@ def compared(
 ) -> list[WhatIf]:
     """Each answer with its `ratio`: the time of the pick here over the time there.
 
-    The two share no rounds.  The interval therefore combines the far ends of both intervals with
-    the spread between runs of both.  Without an interval there is no ratio.
+    The two share no rounds, so its interval combines the far ends of both intervals with the spread
+    between runs.  Without an interval there is no ratio.
     """
     own = {} if machine is None else devices_by_name(machine)
     return [replace(_compared(each, pick), of_this_kind=each.name in own) for each in answers]
@@ -77,11 +77,11 @@ def _compared(what_if: WhatIf, pick: Candidate | None) -> WhatIf:
 
 
 def devices_by_name(machine: Machine) -> dict[str, list[str]]:
-    """The device names of a recording of this machine, each with the devices in its cases; GPUs
+    """The names of this machine's devices in a recording, each with the devices of its cases; GPUs
     that are simulated or hidden from CUDA are left out."""
     cpu, kinds = machine.cpu, dict[str, list[str]]()
     if cpu.model is not None:
-        # With another number of usable cores the same model counts as another device.
+        # The same model with another number of usable cores counts as another device.
         cores = "1 core" if cpu.effective_cores == 1 else f"{cpu.effective_cores} cores"
         kinds[_plain(f"{cpu.model}, {cores}")] = ["cpu"]
     for gpu in machine.gpus:

@@ -1,7 +1,4 @@
-"""Results of devices that are not here, for the rows of a run.
-
-They come from recordings: of the same job, or estimated between its recorded sizes.
-"""
+"""Results of devices that are not here: recorded for the same job, or estimated between sizes."""
 
 import os
 import shlex
@@ -29,7 +26,7 @@ from .limits import is_admissible
 from .recordings import Recording, file_name, load, named, own_folder
 from .whatif import seconds_of
 
-# Codes of reasons against an estimate, the one nearest to a result first; only one is reported.
+# Codes of reasons against an estimate, closest to a result first; only one is reported.
 NEAREST = ("too_far_off", "too_few_sizes", "outside", "no_work")
 
 
@@ -42,7 +39,7 @@ class Recorded(Point):
 
 
 def fill(rows: Sequence[RowPlan], request: Request) -> list[Warning]:
-    """Give each row the recorded results of the requested devices, or of all in a folder.
+    """Give each row the recorded results of the requested devices, or of all devices in a folder.
 
     Returns warnings on unusable files; raises UsageError for a device without a recording.
     """
@@ -142,7 +139,7 @@ def _recorded(row: RowPlan, request: Request, asked: str, recording: Recording) 
 
 
 def _comparable(row: RowPlan, request: Request, recording: Recording) -> Iterator[Recorded]:
-    """The recorded candidates that this row would have on that machine, at any size."""
+    """The recorded candidates that this row would have on that machine, at all sizes."""
     is_cpu = recording.devices == ("cpu",)
     gpus = () if is_cpu else recording.devices
     there = cases_on(row, request, recording.machine, gpus, None, with_cpu=is_cpu)
@@ -154,7 +151,7 @@ def _comparable(row: RowPlan, request: Request, recording: Recording) -> Iterato
             continue
         clocks, by_device = measured.clocks, scenario.objective in BY_DEVICE
         if clocks is not None and (clocks.counted == "device") != by_device:
-            continue  # a rate leaves out the launch and the wait that a latency has
+            continue  # a latency includes launch and wait, a rate does not
         candidate = candidate_of(measured, objective=scenario.objective)
         now, then, time = _work(row, case), measured.work, seconds_of(candidate)
         does_the_same = now is not None and (now.flops, now.items) == (then.flops, then.items)

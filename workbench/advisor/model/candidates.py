@@ -21,8 +21,8 @@ CONVOLUTIONS = ("Conv", "ConvTranspose")
 PRODUCTS = ("MatMul", "Gemm", "LSTM", "Attention", "EmbedLayerNormalization")
 STATIC = (*CONVOLUTIONS, "MatMul", "Gemm")  # operators with static variants
 ON_GPU = ("tensorrt", "directml", "rocm", "migraphx")  # providers, by their word in a case's mode
-SLOW_S = 0.05  # a run from which trying a variant that is usually slow costs too much
-DYNAMIC = Recipe("int8", "dynamic", scope="products")  # the only one to enter If, Loop and Scan
+SLOW_S = 0.05  # seconds of a run from which variants that are usually slow are not tried
+DYNAMIC = Recipe("int8", "dynamic", scope="products")  # the only one that enters If, Loop and Scan
 NO_PRODUCTS = "it has no product or convolution with constant weights"
 
 
@@ -57,7 +57,7 @@ class SearchSpace:
 
 
 def first(space: SearchSpace) -> tuple[list[Proposal], dict[str, str]]:
-    """The proposals that start, and the reason for each variant that does not."""
+    """The proposals that start, and the reason for each variant that is left out."""
     left_out: dict[str, str] = {}
     recipes = [ORIGINAL, *_quantised(space, left_out)]
     found = _on_cpu(recipes, space) if space.on_cpu else []
@@ -65,7 +65,7 @@ def first(space: SearchSpace) -> tuple[list[Proposal], dict[str, str]]:
         found += _on_gpu(gpu, space, left_out)
     if space.precisions:
         found = [e for e in found if _precision(e, space) in space.precisions]
-    # INT8 forms take longest to make, and one that takes too long ends what waits behind it.
+    # INT8 forms and TensorRT take longest to prepare, and a timeout costs all that wait behind it.
     found.sort(key=lambda each: each.recipe.precision == "int8" or each.mode == "tensorrt")
     return list(dict.fromkeys(found)), left_out
 
@@ -124,13 +124,13 @@ def neighbours(leader: Proposal, space: SearchSpace) -> Iterator[Proposal]:
 
 
 def on_threads(count: int, way: Way) -> Way:
-    """The same on so many threads; a single one never waits for another."""
+    """The same with this number of threads; spinning is meaningless for a single one."""
     mode = None if count == 1 and way.mode == NO_SPIN else way.mode
     return replace(way, threads=count, mode=mode)
 
 
 def rivals(ranked: Sequence[Case]) -> list[Case]:
-    """The cases after the leader with its number of threads, with which they may win."""
+    """The cases after the leader, with the leader's number of threads, with which they may win."""
     count = ranked[0].threads
     return [on_threads(count, c) for c in ranked[1:] if count and c.threads and not c.is_compiled]
 
@@ -146,7 +146,7 @@ def _other_ways(leader: Proposal, space: SearchSpace) -> Iterator[Proposal]:
         return
     if OPENVINO in space.backends:
         recipe = leader.recipe
-        if recipe.method == "dynamic":  # that of ONNX Runtime; OpenVINO's INT8 is static
+        if recipe.method == "dynamic":  # ONNX Runtime alone has it; OpenVINO's INT8 is static
             recipe = replace(static_recipe(space.cpu), scope=recipe.scope, per_channel=True)
         if is_float or _takes(space, recipe):
             yield replace(leader, recipe=recipe, backend=OPENVINO)
@@ -160,7 +160,7 @@ def _other_ways(leader: Proposal, space: SearchSpace) -> Iterator[Proposal]:
 
 
 def _precision(proposal: Proposal, space: SearchSpace) -> str:
-    """The precision that it computes in."""
+    """The precision in which a proposal computes."""
     if proposal.mode == "tf32":
         return proposal.mode
     return space.facts.precision if proposal.recipe == ORIGINAL else proposal.recipe.precision
@@ -254,6 +254,6 @@ def _promising(space: SearchSpace, left_out: dict[str, str]) -> list[Recipe]:
 
 
 def _takes(space: SearchSpace, recipe: Recipe) -> bool:
-    """Whether the model has operators that this recipe quantises, and no narrower one."""
+    """Whether the model has operators that this recipe quantises but no narrower one does."""
     dynamic = CONVOLUTIONS if recipe.scope == "all" else PRODUCTS
     return any(space.products.get(k) for k in (STATIC if recipe.method == "static" else dynamic))

@@ -1,6 +1,6 @@
 """Why a variant of the model won or lost, in sentences from the run's own profiles.
 
-Pure functions of a report.  Times are seconds of a run; a quantised kernel counts as its operator.
+Pure functions of a report.  Times are seconds per run; a quantised kernel counts as its operator.
 """
 
 import re
@@ -36,7 +36,7 @@ _EITHER = (
 _INTEGER = ("QLinear", "QGemm", "QAttention", "MatMulInteger", "ConvInteger", "DynamicQuantize")
 NOTABLE = 0.15  # share of a run's time below which nothing is worth a sentence
 MOST_ROWS = 12  # most rows in the table of operators
-IDLE = 0.5  # share of a run below which its kernels no longer dominate
+IDLE = 0.5  # share of kernels in a run below which session overhead dominates
 NEAR_MEMORY = 0.6  # share of the measured bandwidth from which memory is the limit
 
 
@@ -49,7 +49,7 @@ def stands_for(kernel: str) -> str:
 
 @dataclass(frozen=True)
 class KernelTimes:
-    """Seconds of one run by operator and by kernel, and of the whole run in the race."""
+    """Seconds per run: by operator and by kernel from the profile, and the whole as it raced."""
 
     by_operator: Mapping[str, float]
     by_kernel: Mapping[str, float]
@@ -208,7 +208,7 @@ def _left_in_fp32(
 
 
 def _limits(candidate: Candidate, facts: ModelFacts, report: Report) -> Iterator[str]:
-    """The limits of the model as given."""
+    """What limits the model as given."""
     profile = KernelTimes.of(candidate)
     best = "best" if candidate.objective in UNTIMED else "fastest"
     yield f"{candidate_name(candidate.case)} is the {best} run of the model as given."
@@ -242,7 +242,7 @@ def _idle(profile: KernelTimes) -> Iterator[str]:
 
 
 def _threads(candidate: Candidate, given: Candidate) -> Iterator[str]:
-    """Say that fewer threads are enough, where they are all that sets the faster one apart."""
+    """That fewer threads are enough, where the faster candidate differs in nothing else."""
     mine, other = candidate.case.threads, given.case.threads
     if mine is None or other is None or mine >= other:
         return

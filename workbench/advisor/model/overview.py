@@ -1,7 +1,4 @@
-"""A model's run for all front ends: its candidates in order, their gains, and what to ship.
-
-Pure functions of a report.
-"""
+"""A model's run for all front ends: its candidates in order, their gains, and what to ship."""
 
 import re
 from collections.abc import Iterator
@@ -46,7 +43,7 @@ def short_name(case: Case | str) -> str:
 
 
 def brief(text: str) -> str:
-    """`text` without what all candidates of a model share: `int8-static t2` for
+    """`text` without the parts that all candidates of a model share: `int8-static t2` for
     `cpu onnxruntime int8-static t2` or `cpu/onnxruntime/int8-static/t2`."""
 
     def shortened(found: re.Match[str]) -> str:
@@ -58,13 +55,13 @@ def brief(text: str) -> str:
 
 
 def bound_text(accuracy: Accuracy) -> str:
-    """`at most 2.31% on unseen inputs (95%)`; "" where nothing is promised."""
+    """`at most 2.31% on unseen inputs (95%)`; "" without such a bound."""
     bound = accuracy.error_bound
     return "" if bound is None else f"at most {error_text(bound)} on unseen inputs (95%)"
 
 
 def agreement(candidate: Candidate) -> float | None:
-    """The smallest share, over the outputs, of rows whose largest entry stays the same."""
+    """The share of rows whose largest entry stays the same, in the output where it is smallest."""
     outputs = candidate.accuracy.outputs if candidate.accuracy else []
     shares = [o.top1_agreement for o in outputs if o.top1_agreement is not None]
     return min(shares, default=None)
@@ -91,7 +88,7 @@ def is_as_given(case: Case, facts: ModelFacts) -> bool:
 
 
 def original(row: Row, facts: ModelFacts, kind: str) -> Candidate | None:
-    """The fastest usable run of the model as given, on this kind of device if it ran there."""
+    """The fastest valid candidate of the model as given, on this kind of device if it ran there."""
     found = [c for c in row.candidates if c.blocks and is_as_given(c.case, facts)]
     found = [c for c in found if not is_too_far_off(c, facts)] or found
     alike = [c for c in found if c.case.device_kind == kind]
@@ -170,7 +167,7 @@ def _error(pick: Candidate, facts: ModelFacts) -> str:
 
 
 def _refuted(pick: Candidate, row: Row, facts: ModelFacts) -> Iterator[str]:
-    """The faster variants that only the held-out inputs keep from being recommended."""
+    """The faster variants that are not recommended because of the held-out inputs alone."""
     found: dict[str, str] = {}
     for candidate in row.candidates:
         accuracy = candidate.accuracy

@@ -1,9 +1,9 @@
-"""The candidates of the user's code: of a function, of a command, and the ways to call a torch
-module with the condition under which each may start.
+"""The candidates of own code: a function, a command, or the ways to call a torch module, each with
+the condition under which it starts.
 
-Pure functions of facts.  No way is assumed to help: autocast to BF16 without native support is up
-to 500 times slower (pytorch#146508), torch.compile can slow small modules (pytorch#98441, #106466),
-and channels_last can cost (pytorch#50036).
+Pure functions of facts.  No way is sure to help: autocast to BF16 without native support is up to
+500 times slower (pytorch#146508), and torch.compile (pytorch#98441, #106466) and channels_last
+(pytorch#50036) can slow a module down.
 """
 
 import itertools
@@ -21,20 +21,20 @@ from ...records.machine import Cpu
 from ...worker.code import OWN
 from ...worker.session_options import OPENVINO
 
-# Seconds to compile a graph, for each of its operations and more for each convolution: the most
-# that twelve modules of the corpus took on two cores with AVX-512, torch 2.13.
+# Seconds to compile a graph: a base, one for each operation, and more for each convolution.  Upper
+# bounds over twelve modules of the corpus on two cores with AVX-512, torch 2.13.
 COMPILE_S, OPERATION_S, CONVOLUTION_S = 1.0, 0.05, 0.4
 BACKWARD = 2.3  # factor for gradients; four of the modules had 1.8 to 3.1
-COLD_S = 14.0  # where torch has not met this compiler, measured on two cores
-# Seconds to import torch on the machine of these figures.  A slower import stands for a slower
-# machine, but by a bounded factor, since a cold disk slows imports alone.
+COLD_S = 14.0  # more seconds if torch has not yet used this compiler, measured on two cores
+# Seconds to import torch on the same machine.  A slower import means a slower machine, but the
+# factor is bounded, since a cold disk slows imports alone.
 IMPORT_S, SLOWEST = 1.2, 2.5
 UNKNOWN = 200, 50  # operations and convolutions of a module that was not exported
 NHWC, COMPILE, GRAPH, REDUCE = "nhwc", "compile", "graph", "compile+reduce-overhead"
 
 
 def way(device: str, precision: str, mode: str | None = None, threads: int | None = None) -> Case:
-    """A case of a torch module without a batch; on a GPU it has no threads either."""
+    """A case of a torch module, without a batch; on a GPU `threads` is None."""
     return Case(OWN, device, "torch", precision, threads=threads, mode=mode)
 
 
@@ -54,17 +54,17 @@ class Space:
 
     @property
     def devices(self) -> dict[str, int | None]:
-        """The devices, each with the number of threads for other ways than eager."""
+        """The devices, each with the threads of candidates other than eager (None on a GPU)."""
         on_cpu = {"cpu": self.threads[0]} if self.on_cpu else {}
         return {**on_cpu, **dict.fromkeys(self.gpus)}
 
     def exported_precision(self, backend: str) -> str:
-        """OpenVINO's CPU plugin computes in FP32, whatever the precision of the weights."""
+        """The precision of the exported module: OpenVINO's CPU plugin computes in FP32 anyway."""
         return "fp32" if backend == OPENVINO else self.facts.precision
 
 
 def as_written(space: Space) -> list[Case]:
-    """Eager, with each number of threads, first the code's own or torch's, and on each GPU."""
+    """Eager with each number of threads, the code's own or torch's first, then on each GPU."""
     own, chosen = space.facts.precision, space.facts.threads or one_thread_per_core(space.cpu)
     is_free = chosen and (chosen in space.threads or not space.request.threads)
     counts = dict.fromkeys([chosen, *space.threads] if is_free else space.threads)
@@ -84,11 +84,11 @@ def precisions(device: str, space: Space) -> list[str]:
 
 
 def quick_changes(space: Space) -> list[Case]:
-    """Other precisions and layouts, which take no time to prepare, then CUDA graphs."""
+    """Other precisions and layouts, which take little time to prepare, then CUDA graphs."""
     found: list[Case] = []
     for device, threads in space.devices.items():
         modes: list[str | None] = [None, NHWC] if space.facts.convolves else [None]
-        # A graph replays one call: state and changed inputs would be wrong.
+        # A graph replays one call, so changes of state or inputs would be lost.
         if not (kind_of(device).on_host or space.facts.stateful or space.facts.mutated):
             modes.append(GRAPH)
         for precision in precisions(device, space):
@@ -99,11 +99,11 @@ def quick_changes(space: Space) -> list[Case]:
 
 
 def compiled(space: Space, best: Iterable[Case]) -> list[Case]:
-    """torch.compile of the best eager way on each device."""
+    """torch.compile of the best eager candidate on each device."""
     found = []
     for case in best:
         modes = [COMPILE] if kind_of(case.device).on_host else [COMPILE, REDUCE]
-        # Layouts are left to the compiler, which chooses its own.
+        # The compiler chooses its own memory layout.
         found += [replace(case, mode=mode) for mode in modes]
     return list(filter(space.request.admits, found))
 
@@ -111,17 +111,17 @@ def compiled(space: Space, best: Iterable[Case]) -> list[Case]:
 def compile_s(
     operations: int, convolutions: int, *, cold: bool, trains: bool = False, import_s: float = 0.0
 ) -> float:
-    """Seconds that compiling may take on two cores, where torch takes `import_s` to import."""
+    """Seconds that compiling may take on two cores; `import_s` is the time to import torch."""
     found_s = COMPILE_S + OPERATION_S * operations + CONVOLUTION_S * convolutions
     found_s = found_s * (BACKWARD if trains else 1.0) + (COLD_S if cold else 0.0)
     return found_s * min(SLOWEST, max(1.0, import_s / IMPORT_S))
 
 
 def function_cases(space: Space, scenario: Scenario) -> list[Case]:
-    """The function with each number of threads, and on each GPU if it takes a device; one that
-    needs a GPU without taking it computes on the first.
+    """The function with each number of threads, and on each GPU if it has a parameter for the
+    device; one that needs a GPU but has no such parameter computes on the first.
 
-    The batch is its size.
+    A case's batch is the function's size.
     """
     params, batch = scenario.params, scenario.batch
     plain = Case(OWN, "cpu", "python", "", batch=batch, params=params)
@@ -132,7 +132,7 @@ def function_cases(space: Space, scenario: Scenario) -> list[Case]:
 
 
 def is_first(gpu: str) -> bool:
-    """Whether it is a real GPU and the first, on which code computes by default."""
+    """Whether it is the first real GPU, on which code computes by default."""
     return not kind_of(gpu).simulated and gpu.partition(":")[2] in ("", "0")
 
 
@@ -149,7 +149,7 @@ def command_cases(space: Space, question: OwnQuestion) -> list[Case]:
     """The command with every combination of the values of --over.
 
     The value of an axis called `device` says where it runs: `cuda` and `gpu` mean the first GPU, a
-    number is that of a GPU, and a word that names no kind of device means the CPU.
+    number means that GPU, and any word that names no kind of device means the CPU.
     """
     axes = parse_over(question.over, question.target)
     found = []

@@ -1,7 +1,4 @@
-"""A run of the user's own code for all front ends: its candidates in order, and what to do.
-
-Pure functions of a report.
-"""
+"""A run of the user's own code for all front ends: its candidates in order, and what to do."""
 
 from collections.abc import Sequence
 
@@ -22,11 +19,11 @@ from ..reasons import listed
 AS_WRITTEN = "the code as written"
 RESIDENT = "resident_s"  # metric of a candidate: seconds of a call whose inputs are on the GPU
 TRAINS = "The script trains it, but this is about inference: name a builder and --train for that."
-MOST_LISTED = 2  # graph breaks, or candidates without a turn
+MOST_LISTED = 2  # graph breaks, or candidates that had no turn
 
 
 def rows_of(report: Report) -> list[Row]:
-    """The row of the code, then those of its other batches."""
+    """The row of the code, then the rows of its further batches."""
     return [row for row in report.rows.values() if row.plan.workload == OWN]
 
 
@@ -36,8 +33,8 @@ def first_answered(rows: Sequence[Row]) -> Row:
 
 
 def given_name(code: CodeReport, first: Case) -> str:
-    """The first candidate in words: "eager" where the user's own calls differ from its, in what
-    they compile, in their context, in how data are loaded or in what they ask of a GPU (TF32)."""
+    """The first candidate in words: "eager" where the user's calls differ from it, because they
+    compile, run in a context such as autocast, load data, or use settings of a GPU such as TF32."""
     facts = code.facts
     altered = any(module.chosen and module.altered for module in facts.modules)
     on_gpu = facts.kind == TORCH and first.computes_on != "cpu"
@@ -96,7 +93,7 @@ def recommendation(report: Report) -> list[str]:
 
 
 def gap_sentences(report: Report, rows: Sequence[Row]) -> list[str]:
-    """Sentences about candidates that had no time; a further batch does not repeat them."""
+    """Sentences about candidates that were not measured for lack of time, each only once."""
     found: dict[str, str] = {}  # sentence to the first batch that it is about
     for row in rows:
         where = "" if row is rows[0] else f"At batch {row.candidates[0].case.batch} "
@@ -107,7 +104,7 @@ def gap_sentences(report: Report, rows: Sequence[Row]) -> list[str]:
 
 
 def answer(row: Row, report: Report) -> list[str]:
-    """Sentences on one batch, or why nothing is recommended."""
+    """The answer for one batch, or why nothing is recommended."""
     verdict, pick, code = row.verdict, row.picked, report.code
     if verdict is None or pick is None or code is None:
         return [no_pick(row)]
@@ -153,7 +150,7 @@ def _run(pick: Candidate, row: Row, code: CodeReport) -> str:
 
 
 def _ways(case: Case, own: str) -> list[str]:
-    """What differs from plain code whose precision is `own`: `BF16 autocast`, `2 threads`."""
+    """The differences from eager code of precision `own`: `BF16 autocast`, `2 threads`."""
     precision = case.precision.upper()
     way = precision if precision == "TF32" else f"{precision} autocast"
     parts = [] if case.precision in (own, "") else [way]
@@ -163,7 +160,7 @@ def _ways(case: Case, own: str) -> list[str]:
     return parts + settings_in_words(case)
 
 
-# ------------------------------------------------------- what the advice contains
+# ------------------------------------------------------- parts of the advice
 
 
 def flips(report: Report, *, trains: bool = False) -> list[str]:
@@ -177,7 +174,7 @@ def flips(report: Report, *, trains: bool = False) -> list[str]:
 
 
 def _fastest_batch(picks: Sequence[Candidate]) -> str:
-    """The batch with the highest rate; the rates are of different races, so no ratio."""
+    """The batch with the highest rate, without a ratio, since each batch is a race of its own."""
     rates = {pick.case.batch: pick.work.items / pick.median_s for pick in picks}
     best, *others = sorted(rates, key=lambda batch: -rates[batch])
     shown = {batch: units.rate(rate, "samples/s") for batch, rate in rates.items()}
@@ -209,7 +206,7 @@ def picks_compiled(row: Row) -> bool:
 
 
 def compile_calls(row: Row) -> float | None:
-    """The calls after which compiling has certainly paid for itself; None if it has not."""
+    """The calls after which compiling pays off beyond doubt; None if no number is that sure."""
     uncompiled = {c.case.id: plain(c.case) for c in row.candidates if c.case.is_compiled}
     for found in row.verdict.payoffs if row.verdict else ():
         case = uncompiled.get(found.id)
@@ -219,8 +216,8 @@ def compile_calls(row: Row) -> float | None:
 
 
 def script_gain(report: Report, row: Row, pick: Candidate) -> str:
-    """The effect of the pick on the whole script; empty for other code, where no gain is shown, and
-    where the script was cut, so that its whole time is unknown."""
+    """The effect of the pick on the whole script; "" for other code, without a proven gain, and for
+    a script that was cut short, whose total time is unknown."""
     module = next((m for m in report.code.facts.modules if m.chosen), None) if report.code else None
     if report.code is None or module is None or report.code.facts.cut:
         return ""
@@ -237,7 +234,7 @@ def script_gain(report: Report, row: Row, pick: Candidate) -> str:
 
 
 def share_sentence(name: str, share: float, gain: float) -> str:
-    """What a gain in a module that takes a `share` of a script's time, up to 1, means for it.
+    """The effect on a script of a gain in a module that takes a `share` (0 to 1) of its time.
 
     Source: Amdahl, AFIPS Spring Joint Computer Conference 1967, pp. 483-485.
     """

@@ -40,11 +40,11 @@ ON_DEVICE = 'hasattr(x, "to")'  # tensors, and the graphs and batches of librari
 
 @dataclass(frozen=True)
 class Lines:
-    """Python, or a shell command where the user's code is one: what to do once, and the call.
+    """Python (or shell, for a command): the set-up to do once, and the call.
 
-    A module's lines take `model`, its positional `inputs` and its keyword arguments `named`.  A
-    training step's also take `optimizer`, and where the facts name its arguments `loss`, with the
-    `batch` that it may take.  A function's take `work`, `inputs` and `named`.
+    Lines for a module use the names `model`, `inputs` (positional) and `named` (keywords).  Those
+    for a training step also use `optimizer`, and where the facts name its arguments `loss` and
+    maybe `batch`.  Those for a function use `work`, `inputs` and `named`.
     """
 
     setup: list[str]
@@ -52,7 +52,7 @@ class Lines:
 
 
 def snippet(facts: CodeFacts, case: Case, question: OwnQuestion) -> str:
-    """The lines to paste for `case`, after a comment that says what their names stand for."""
+    """The lines to paste for `case`, after a comment that explains their names."""
     found = lines(facts, case, question)
     return "\n".join([*_legend(facts, case, question), *found.setup, *found.call])
 
@@ -72,7 +72,6 @@ def _legend(facts: CodeFacts, case: Case, question: OwnQuestion) -> list[str]:
 
 
 def lines(facts: CodeFacts, case: Case, question: OwnQuestion) -> Lines:
-    """What to do once for `case`, and its call."""
     if question.kind == COMMAND:
         return Lines([], [shlex.join(command_words(question.target, case.tuning))])
     case = replace(case, device=case.computes_on)
@@ -82,7 +81,7 @@ def lines(facts: CodeFacts, case: Case, question: OwnQuestion) -> Lines:
     if case.backend in ONNX_BACKENDS:
         return _session(facts, case)
     setup = ["import torch", "", *_process(facts, case)]
-    if question.train:  # parts that the builder has frozen stay so
+    if question.train:  # else parts that the builder has set to eval stay so
         setup += ["if not model.training:", "    model.train()"]
     elif not facts.graph:
         setup.append("model.eval()")
@@ -115,7 +114,7 @@ def _takes_batch(facts: CodeFacts) -> bool:
 
 
 def _session(facts: CodeFacts, case: Case) -> Lines:
-    """The exported model calls its inputs as the module does, or by their position."""
+    """A session of the exported model, whose inputs have the module's names or their positions."""
     setup = [*session_lines(case, MODEL, onnx_gpu.CPU), "given = {"]  # it races on the CPU alone
     given = ((port_name(each.name), each.place) for each in facts.inputs)
     setup += [f"    {name!r}: {place}.numpy(force=True)," for name, place in given]
@@ -129,8 +128,8 @@ def _session(facts: CodeFacts, case: Case) -> Lines:
 def _process(facts: CodeFacts, case: Case) -> list[str]:
     """Settings of the whole process: threads, and the arithmetic of FP32 on a GPU.
 
-    `allow_tf32` works in all versions of torch; its successor came with 2.9, and where a module
-    has set that for all of torch or cuDNN, it outlasts False.
+    `allow_tf32` works in all versions of torch.  Its successor came with 2.9; where a module has
+    set that for all of torch or for cuDNN, `allow_tf32 = False` does not undo it.
     """
     if kind_of(case.device).on_host:
         return [] if case.threads is None else [f"torch.set_num_threads({case.threads})"]
@@ -166,7 +165,7 @@ def _autocast(facts: CodeFacts, case: Case) -> str:
     if case.precision not in AUTOCAST or facts.precision != "fp32":
         return ""
     kind = case.device.partition(":")[0]
-    # The cache ends with the block, and a captured graph would go on reading it.
+    # autocast frees its cache of cast weights, which a captured graph would go on reading.
     uncached = ", cache_enabled=False" if "graph" in case.mode_words else ""
     return f', torch.autocast("{kind}", dtype=torch.{AUTOCAST[case.precision]}{uncached})'
 

@@ -1,7 +1,4 @@
-"""The ways to train a user's module that race, one setting at a time.
-
-Pure functions of facts.
-"""
+"""The ways to train a user's module that race, one setting at a time."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +14,7 @@ LONGEST_SAMPLE_S = 2.0
 
 
 def start(space: Space) -> list[Case]:
-    """The code as written and each change of it that takes no time, without loader processes."""
+    """The code as written and each change that is quick to prepare, without loader processes."""
     facts = space.facts
     found = [*as_written(space), *quick_changes(space)]
     if FUSED not in facts.impossible:
@@ -29,9 +26,9 @@ def start(space: Space) -> list[Case]:
 def after(leader: Case, space: Space, batch: int | None, waiting: float) -> list[Case]:
     """The cases that differ from the leader of a device in one respect.
 
-    `waiting` is the share of its time in which the leader waits for data: a leader that does not
-    wait needs no loader processes.  While one waits, precision and mode hardly show, so those of
-    the start are tried again with the loader settings that lead.
+    `waiting` is the share of its time (0 to 1) in which the leader waits for data.  Without a wait
+    it needs no loader processes.  A wait hides the effect of precision and mode, so those of the
+    start are tried again with the leader's loader settings.
     """
     found = list(_with_modes(leader, space))
     if space.facts.data and waiting >= WORKERS_JOIN_FROM:
@@ -46,9 +43,9 @@ def after(leader: Case, space: Space, batch: int | None, waiting: float) -> list
 
 
 def workers(space: Space, batch: int | None, device: str) -> list[int]:
-    """Numbers of loader processes: powers of two, since one sample holds whole rounds.
+    """Numbers of loader processes: powers of two, since a sample holds whole rounds of all loaders.
 
-    Long steps allow fewer; a step on the CPU, if there was one, says nothing about those on a GPU.
+    Long steps allow fewer; a step on the CPU does not limit the number for a GPU.
     """
     bound = min(space.cpu.effective_cores, MOST_WORKERS)
     facts, step_s = space.facts, space.facts.step_s
@@ -61,16 +58,17 @@ def workers(space: Space, batch: int | None, device: str) -> list[int]:
 
 
 def steps_per_sample(space: Space, batch: int | None, device: str) -> int:
-    """Steps in one sample of every candidate of a device: a round of the largest number of loaders.
+    """Steps in one sample of every candidate of a device: one batch of each loader, for the most
+    loaders.
 
-    Loaders that are the limit finish their batches together: of four steps one would wait and three
-    would not, and a median of single steps would hide the wait.
+    Loaders that limit finish their batches together: with four, one step waits and three do not,
+    so a median of single steps would hide the wait.
     """
     return max(1, *workers(space, batch, device)) if space.facts.data else 1
 
 
 def _with_modes(leader: Case, space: Space) -> Iterator[Case]:
-    """The leader with one more mode, for each that can be and that it has not yet."""
+    """The leader with one more mode, for each that is possible and that it lacks."""
     present = leader.mode_words
     left_out = {*present, *space.facts.impossible, *(() if space.facts.convolves else (NHWC,))}
     for mode in MODES:
