@@ -1,8 +1,9 @@
 """Two sides of one job in turns: two interpreters, settings, checkouts or commands.
 
-Both race in the same rounds, which alone holds on a machine that changes speed.  A process can be
-slow all its life, so each pair of fresh processes gives one ratio, and the interval comes from the
-spread of these.  Only the budget ends a run: stopping once decided would find false differences.
+Both race in the same rounds, so a machine that changes speed slows them alike.  A process can be
+slow for its whole life, so each pair of fresh processes gives one ratio, and the interval comes
+from the spread of these.  Only the budget ends a run: to stop once decided would find false
+differences.
 """
 
 import math
@@ -74,7 +75,7 @@ class ABRun:
         )
 
     def emit(self, event: ev.AnyEvent) -> None:
-        """Ignore what happens to the workers: failures are raised as well."""
+        """Ignore the events of the workers: their failures are raised as well."""
 
     def warn(self, warning: Warning) -> None:
         say(f"warning: {warning.message}; {warning.remedy}")
@@ -125,7 +126,7 @@ class ABRun:
                         self._race_pair(row, row.cases[0], result)
                 except WorkerFailed as failure:
                     if failure.reason.code == "timeout" and self._left_s <= 0:
-                        return  # the budget ended this pair
+                        return  # the budget ran out during this pair
                     result.reason = failure.reason
                 longest_s = max(longest_s, self.control.now() - began_s)
 
@@ -148,7 +149,7 @@ class ABRun:
         say(f"{result.case}: pair {number + 1}: B / A {result.ratios[-1]:.3f}")
 
     def _load(self, row: RowPlan, case: Case, side: Side) -> None:
-        """Have a fresh process prepare a case; own code has to return what it did on side A."""
+        """Have a fresh process prepare a case; own code must return the same as on side A."""
         files = dict(row.source.files(case)) if row.source is not None else {}
         if "code" in files:
             code = Code.of(files["code"])
@@ -169,7 +170,8 @@ class ABRun:
             raise _failure(side, Reason("wrong_result", f"{text}, limit {check.limit:g}"))
 
     def _block_s(self, case: Case, side: Side) -> float:
-        """The median step of one turn, repeated where a pause or a suspend interrupted it."""
+        """The median step of one turn in seconds; the turn is repeated if a pause or a suspend
+        interrupted it."""
         block = {"case": case.id, "min_samples": 1, "settle_s": kind_of(case.device).settle_s}
         while True:
             answer = self._ask(case, side, Block, op="block", seconds=BLOCK_S, **block)
@@ -203,7 +205,7 @@ def conclude(result: ABResult, tolerance: float, few: Reason) -> None:
 
 
 def exit_code(results: Sequence[ABResult], fail_on: float | None) -> int:
-    """BEYOND where a whole interval has B slower than `fail_on` allows, FAILED without a result."""
+    """BEYOND if a whole interval shows B slower than `fail_on` allows, FAILED without a result."""
     most = 1 + fail_on if fail_on else math.inf
     if any(result.ci95 and result.ci95[0] > most for result in results):
         return BEYOND

@@ -23,7 +23,7 @@ from .preparation import Preparation, PreparedCase
 from .schedule import RoundBudget, least_samples
 
 HUNG = "the GPU or its driver may hang: read `dmesg | grep -iE 'nvrm|xid'`, or raise --budget"
-ATTEMPTS = 3  # at a block that no pause or suspend interrupts
+ATTEMPTS = 3  # to measure a block without a pause or a suspend in it
 
 
 class EnergyMeter:
@@ -34,7 +34,7 @@ class EnergyMeter:
 
     @contextmanager
     def around(self, device: str) -> Iterator[None]:
-        """Measure a block on `device`; the counters cover the CPU only."""
+        """Read the counters around a block on `device`; they cover the CPU only."""
         self._power_w = None
         if device != "cpu":
             yield
@@ -42,11 +42,11 @@ class EnergyMeter:
         before, began = package_energy_j()[0], time.monotonic()
         yield
         after, ended = package_energy_j()[0], time.monotonic()
-        if used_j := used_energy_j(before, after, ended - began):  # 0: it stood still
+        if used_j := used_energy_j(before, after, ended - began):  # 0: the counter stood still
             self._power_w = used_j / (ended - began)
 
     def figures(self, samples_s: Sequence[float]) -> dict[str, float]:
-        """Joules per step of the last block: its mean power times the median step."""
+        """The metric of joules per step in the last block: its mean power times the median step."""
         return {} if self._power_w is None else {ENERGY: self._power_w * stats.median(samples_s)}
 
 
@@ -86,8 +86,8 @@ class BlockRunner:
         return wrong is None
 
     def _renew(self, prepared: PreparedCase) -> bool:
-        """Load the case into a fresh worker, whatever time is left if nothing of the row is
-        measured yet."""
+        """Load the case into a fresh worker; the time left does not matter while nothing of the row
+        is measured."""
         report = self._context.report
         is_measured = any(report.candidates[case.id].blocks for case in self._plan.cases)
         fresh = self._preparation.prepare(prepared.case, 0.0 if is_measured else -math.inf)
@@ -120,7 +120,7 @@ class BlockRunner:
     def _report(
         self, prepared: PreparedCase, number: int, samples_s: list[float], result: Block
     ) -> None:
-        """Record a block, and what it teaches about the length of the next one."""
+        """Record a block, and update the predicted length of the next one."""
         context, case = self._context, prepared.case
         prepared.step_s = stats.median(result.samples_s)
         untimed_s = sum(result.lead_in_s) * prepared.iterations
@@ -141,7 +141,7 @@ class BlockRunner:
         )
 
     def _impossible(self, prepared: PreparedCase) -> Reason | None:
-        """A rate that the device cannot reach is an error, not a result."""
+        """The reason against a rate that the device cannot reach: an error, not a result."""
         candidate = self._context.report.candidates[prepared.case.id]
         if not candidate.work.flops:
             return None
@@ -155,15 +155,15 @@ class BlockRunner:
 
 
 def _hung(failure: WorkerFailed, case: Case) -> WorkerFailed:
-    """The failure of a block; a GPU that answered before and now does not gets a remedy of its own,
-    since a smaller size would not help."""
+    """The failure of a block; a GPU that has stopped answering gets a remedy of its own, since a
+    smaller size would not help."""
     if failure.reason.code != "timeout" or kind_of(case.device).on_host:
         return failure
     return WorkerFailed(msgspec.structs.replace(failure.reason, hint=HUNG))
 
 
 def _bad_clock(samples_s: list[float]) -> Reason | None:
-    """Why no clock can have measured these samples."""
+    """Why these samples cannot be right; None if they can."""
     for sample in samples_s:
         if not ev.SHORTEST_S <= sample <= ev.LONGEST_S:
             return Reason("bad_clock", f"a block has a sample of {sample:g} s", "run it again")

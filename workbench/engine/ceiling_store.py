@@ -16,9 +16,9 @@ from ..report import journal
 from ..report.plausible import absurdity
 
 MOST_BYTES = 1 << 20  # hundreds of devices
-METHOD = 3  # version of the measurement: 3 lets neither convolutions nor many GPUs raise a peak
+METHOD = 3  # version of the measurement; since 3 neither convolutions nor many GPUs raise a peak
 LATENCIES = ("launch_s", "step_latency_s")  # lower is better
-LATE = "time ran out before its turn"  # as files have it: the next run measures it
+LATE = "time ran out before its turn"  # written to files; the next run measures what has it
 
 
 def fingerprint(machine: Machine, software: Software) -> str:
@@ -27,7 +27,7 @@ def fingerprint(machine: Machine, software: Software) -> str:
     parts = [
         METHOD,
         [cpu.model, cpu.architecture, cpu.logical_cores, cpu.effective_cores],
-        cpu.usable_physical_cores,  # eight threads may be those of four cores or of eight
+        cpu.usable_physical_cores,  # eight logical cores may be four physical ones or eight
         [round(machine.memory.total_bytes / 2**30)],
         [[g.uuid, g.name, g.driver_version, g.mig, g.ecc] for g in machine.gpus if not g.simulated],
         machine.mps,
@@ -43,7 +43,7 @@ def folder() -> Path:
 
 
 def load(fingerprint: str) -> Ceilings | None:
-    """The ceilings kept under a fingerprint; None if there are none, or none that can be read."""
+    """The ceilings kept under a fingerprint; None if there are none or they cannot be read."""
     with suppress(OSError, *journal.UNREADABLE):
         content = read.whole(folder() / f"{fingerprint}.json", MOST_BYTES)
         kept = msgspec.json.decode(content, type=Ceilings)
@@ -60,7 +60,7 @@ def is_whole(kept: Ceilings, machine: Machine) -> bool:
 
 
 def merged(old: Ceilings | None, new: Ceilings, keep_better: Collection[str] = ()) -> Ceilings:
-    """`new`, with what it lacks taken from `old`, and the better of both in these fields."""
+    """`new`, with missing values from `old`, and in the fields `keep_better` the better of both."""
     if old is None:
         return new
     known = {device.device: device for device in old.devices}

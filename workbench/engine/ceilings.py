@@ -1,7 +1,7 @@
 """Ceilings: the rates that this machine can reach, measured by ordinary workloads in a race.
 
-A ceiling is the rate of the fastest tenth of a device's samples: a burst.  `workbench ceilings`
-also keeps the products of a GPU going until its power limit sets their rate: a sustained one.
+A ceiling is the rate of the fastest tenth of a device's samples, a burst.  `workbench ceilings`
+also runs the products of a GPU until its power limit sets their rate, the sustained one.
 """
 
 import math
@@ -31,7 +31,7 @@ from .ceiling_store import LATE
 from .context import RunContext
 from .workers import worker_key
 
-FAST = 0.10  # quantile of the step times that counts as reached
+FAST = 0.10  # quantile of the step times that gives the ceiling
 # The fields of a device that each row measures.
 FIELDS = {
     PRODUCT: ("peak_ops_per_s", "sustained_ops_per_s"),
@@ -39,9 +39,9 @@ FIELDS = {
     TRANSFER: ("transfer_bytes_per_s",),
     LAUNCH: ceiling_store.LATENCIES,
 }
-# Warnings about the machine itself, which the next measurement will have too.
+# Warnings about the machine itself: a later measurement would have them too.
 LASTING = ("cgroup_throttled", "clock_low", "pcie_slow")
-SUSTAINED_S = 5.0  # load without a pause
+SUSTAINED_S = 5.0  # of load without a pause
 SHARE = 0.12  # share of the budget that is left once the workers have started
 
 
@@ -55,7 +55,7 @@ def of_report(
     complete: bool = True,
     without: Container[tuple[str, str]] = (),
 ) -> Ceilings | None:
-    """The ceilings measured by the rows of a plan, but for those in `without` (device and field);
+    """The ceilings measured by the rows of a plan, except those in `without` (device and field);
     None if nothing was measured."""
     assert report.machine is not None and report.started is not None  # a run has both
     groups: dict[str, list[Candidate]] = {"cpu": []}
@@ -70,7 +70,7 @@ def of_report(
 
 
 def _device(device: str, group: Sequence[Candidate], machine: Machine) -> DeviceCeilings:
-    # A candidate that failed after a block was impossibly fast.
+    # Not valid are those that failed after a block because their rate was impossible.
     valid = [c for c in group if c.is_valid]
 
     def of(workload: str) -> list[Candidate]:
@@ -125,7 +125,7 @@ def _reasons(group: Iterable[Candidate], peaks: dict[str, float]) -> dict[str, s
 
 
 def _field(case: Case) -> str:
-    """The name of the ceiling that a case measures: a precision, or a workload with its size."""
+    """The field of the ceiling that a case measures: a precision, or a workload with its size."""
     return case.precision if case.workload == PRODUCT else case.id.partition("/")[0]
 
 
@@ -143,9 +143,9 @@ def _is_known(case: Case, kept: Ceilings) -> bool:
 
 
 def raised(ceilings: Ceilings, report: Report) -> Ceilings:
-    """`ceilings`, raised to each faster result of this run that the device can reach at all.
+    """`ceilings`, raised to each faster result of this run that is possible on the device.
 
-    Neither several devices at once nor convolutions, which may save operations, raise any.
+    Results of several devices, and of convolutions, which may save operations, do not count.
     """
     assert report.machine is not None  # a run has one
     devices = []
@@ -171,8 +171,8 @@ def raised(ceilings: Ceilings, report: Report) -> Ceilings:
 def kept_or_measured(
     fingerprint: str, context: RunContext, race: Callable[[list[RowPlan], float], Report]
 ) -> Ceilings | None:
-    """The ceilings kept for this machine; those that are missing are measured now, if the budget
-    has room; shorter runs than a table cannot spare the time.
+    """The ceilings kept for this machine, after measuring those that are missing if the budget is
+    at least that of a table.
 
     `race` measures rows within a share of the budget, in a report of their own.
     """
@@ -186,7 +186,7 @@ def kept_or_measured(
     if not (rows := [row for row in rows if row.cases]):
         return kept
     aside = race(rows, SHARE)
-    # What was cut short or disturbed must not set the machine's best.
+    # A measurement that was cut short or disturbed must not become the machine's ceiling.
     cut = [c for c in aside.candidates.values() if c.reason is not None and c.reason.is_late]
     late = {(c.case.device, _field(c.case)) for c in cut}
     found = of_report(aside, fingerprint, complete=False, without=late)
@@ -194,7 +194,7 @@ def kept_or_measured(
         return kept
     found = ceiling_store.merged(kept, found)
     disturbed = any(warning.code not in LASTING for warning in aside.warnings)
-    if not disturbed and not request.threads:  # with fewer it is not the machine's best
+    if not disturbed and not request.threads:  # fewer threads do not reach the machine's ceiling
         ceiling_store.save(found)
     return found
 
@@ -204,9 +204,9 @@ def is_gpu_product(case: Case) -> bool:
 
 
 def _with_sustained(found: Ceilings, context: RunContext) -> Ceilings:
-    """`found` with the sustained rates of as many products as time is left for, fastest first.
+    """`found` with the sustained rates of products, fastest first, while time is left.
 
-    Their workers still hold them, since the row of products is the last.
+    The row of products is the last, so their workers still hold them.
     """
     rates: dict[str, dict[str, float]] = {}
     measured = [c for c in context.report.candidates.values() if c.is_valid]
@@ -249,7 +249,7 @@ def measured_or_raised(fingerprint: str, context: RunContext) -> Ceilings | None
     """After the races: the ceilings measured by `workbench ceilings`, or raised by this run."""
     report, request, kept = context.report, context.request, ceiling_store.load(fingerprint)
     known = report.ceilings and raised(report.ceilings, report)
-    lasting = kept and raised(kept, report)  # a disturbed run, or one of few threads, kept nothing
+    lasting = kept and raised(kept, report)  # None after a disturbed run or one with few threads
     subjects = {warning.subject for warning in report.warnings if warning.code not in LASTING}
     disturbed = [row for row in report.rows if row in subjects]
     own = of_report(report, fingerprint, complete=not disturbed) if request.ceilings else None

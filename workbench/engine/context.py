@@ -17,7 +17,7 @@ from .overhead import OverheadMeter
 from .telemetry import MachineTelemetry
 
 SLACK_S = 1.0  # reserved for a late last turn, ending workers and writing the document
-START_S = 120.0  # importing a CUDA build from a cold network disk takes most of a minute
+START_S = 120.0  # to import a CUDA build from a cold network disk takes most of a minute
 GRACE_S = 0.4  # part of the slack by which a turn may overrun before its worker is killed
 MOST_GROWTH_S = 20.0  # added to a `--quick` run for a GPU's worker that starts slowly
 
@@ -28,7 +28,7 @@ class Share:
 
     until_s: float
     end_s: float
-    rows: int = 1  # still to race, this one included: they share what the run may be extended by
+    rows: int = 1  # still to race, with this one: they share the extension of the run
 
 
 P = ParamSpec("P")
@@ -61,8 +61,8 @@ class RunContext:
     def end_s(self) -> float:
         """The end of all measuring, in seconds on the run's clock.
 
-        Without --budget, --quick lasts longer by the start of a worker for a GPU, and the default
-        by the extensions of rows that were open.
+        Without --budget it moves: with --quick by the start of a GPU's worker, otherwise by the
+        extensions of rows that were open.
         """
         grows = self.request.quick and self.request.budget_s is None
         grown_s = min(self.pool.longest_gpu_start_s, MOST_GROWTH_S) if grows else 0.0
@@ -75,7 +75,7 @@ class RunContext:
     def record(
         self, kind: Callable[Concatenate[float, P], ev.AnyEvent], *_: P.args, **fields: P.kwargs
     ) -> None:
-        """Emit an event of this kind, which happens now."""
+        """Emit an event of this kind with the time of now."""
         self.emit(kind(self.now(), *_, **fields))
 
     def speed(self, device: str) -> float:
@@ -83,14 +83,14 @@ class RunContext:
         return fake_devices(self.request).get(device, 1.0)
 
     def deadline(self, at_most_s: float = math.inf, reserve_s: float = 0.0) -> float:
-        """Seconds that a request to a worker may take, within the run but for its last `reserve_s`.
+        """Seconds that a request to a worker may take, up to `reserve_s` before the end of the run.
 
-        It may pass the end of its row, since a worker that is killed has to import again.
+        It may outlast its row, since a killed worker would have to import again.
         """
         return max(0.0, min(at_most_s, self.end_s + GRACE_S - reserve_s - self.now()))
 
     def start(self, key: WorkerKey, at_least_s: float = 0.0, reserve_s: float = 0.0) -> None:
-        """Make sure of a worker within the run; WorkerFailed if there can be none."""
+        """Make sure that a worker runs; WorkerFailed if it cannot start within the run."""
         self.pool.start(key, max(at_least_s, self.deadline(START_S, reserve_s)))
 
     def finish(self, case: str, scenario: str, status: str, reason: Reason | None) -> None:

@@ -1,7 +1,7 @@
 """Searches for the sizes at which the lead changes, with one race for each size.
 
-The races take the time that the rows left over: bisection on a logarithmic scale where the lead
-changes, then in the gaps where another change may hide.  `advisor.crossover` draws the conclusion.
+The races use the time that the rows left over: bisection on a logarithmic scale where the lead
+changes, then in the gaps where another change may hide.  `advisor.crossover` concludes.
 """
 
 import math
@@ -33,10 +33,10 @@ OVER = 2  # inadmissible candidates per kind of device that may be admissible at
 LEAST_FIELD = 2  # candidates of both kinds together when time is short
 ROUNDS = 4  # minimum rounds of a race for one size
 AFFORDABLE = 0.5  # share of the time left that one size may take
-CLOSE = 1.2  # factor between sizes that makes no difference to a reader
-CHECK_S = 0.3  # checking and warming up one candidate, on top of its set-up
+CLOSE = 1.2  # factor between sizes below which bisection ends
+CHECK_S = 0.3  # to check and warm up one candidate, on top of its set-up
 
-RaceRow = Callable[[RowPlan, float], None]  # until a time on the run's clock
+RaceRow = Callable[[RowPlan, float], None]  # the float: the end, on the run's clock
 
 
 def search_crossovers(
@@ -69,14 +69,14 @@ class CrossoverSearch:
         self._context, self._race = context, race
         scenario = row.scenario
         own = scenario.batch if size.name == "batch" else scenario.params[size.name]
-        assert isinstance(own, (int, float))  # text is no size
+        assert isinstance(own, (int, float))  # sizes are numbers
         self._whole = isinstance(own, int)  # the size takes whole numbers only
         self._field = self._fastest()
         able = [c for c in self._field if is_admissible(c, scenario)]
         self._points = [Measured(float(own), able)]
 
     def run(self) -> None:
-        """Race one size after another, and report what they show."""
+        """Race one size after another, and report the crossover."""
         points, size, whole = self._points, self._size, self._whole
         try:
             while (value := next_value(points, size, whole=whole)) is not None:
@@ -100,8 +100,8 @@ class CrossoverSearch:
     def _fastest(self) -> list[Candidate]:
         """The candidates to race, fastest first.
 
-        For each kind of device these are the fastest admissible ones, and faster ones whose error
-        or limits forbid them at the row's own size only.
+        For each kind of device these are the fastest admissible ones, and faster ones that may be
+        admissible at other sizes than the row's own.
         """
         scenario = self._row.scenario
         found = self._context.report.rows[scenario.id]
@@ -150,7 +150,7 @@ class CrossoverSearch:
             at = row.workload.work(self._moved(candidate.case, value))
             here, setup = candidate.work, candidate.setup
             growth = (at.flops or at.items) / (here.flops or here.items or 1.0)
-            # A slow simulated device takes longer than it says.
+            # A simulated device slower than the CPU takes longer than its reported times.
             step_s = growth * candidate.median_s
             step_s *= self._context.speed(candidate.case.device)
             once_s = sum(part or 0.0 for part in (setup.build_s, setup.transfer_s, setup.compile_s))
@@ -191,7 +191,7 @@ class CrossoverSearch:
         late = any(c.reason.is_late for c in raced if c.reason and not c.blocks)
         lost = {c.case.label for c in raced} & known - {c.case.label for c in valid}
         if lost and (late or count < len(wanted)):
-            return Measured(value, ())  # the next leader may not have been raced
+            return Measured(value, ())  # one that may lead here was not measured
         return Measured(value, valid)
 
 
@@ -199,8 +199,8 @@ class CrossoverSearch:
 
 
 def next_value(points: Sequence[Measured], size: Size, *, whole: bool) -> float | None:
-    """The next size to race, None when enough is known: both ends, then where the lead changes,
-    then the widest gap.  A point without candidates was tried but could not be measured."""
+    """The next size to race, or None when enough is known: both ends, then where the lead changes,
+    then the widest gap.  A point without candidates could not be measured."""
     tried = sorted({point.value for point in points})
     for end in (size.low, size.high):
         if end not in tried:
@@ -234,10 +234,10 @@ def entrants(
 ) -> list[Candidate]:
     """The candidates of `field` that race at the size `value`, the most promising first.
 
-    Left out are those that are behind on both sides of it by more than the factor between these
-    sizes.  For straight lines on logarithmic scales that loses no leader whose slope differs by at
-    most 2.  The best of each kind of device at the nearest size come first, then those that lead at
-    any size, so that any first few are worth a race.
+    Left out are those that are behind at both neighbouring sizes by more than the factor between
+    them.  If times are straight lines on logarithmic scales, this loses no leader whose slope
+    differs by at most 2.  The best of each kind of device at the nearest size come first, then
+    those that lead at any size, so the first few are always worth a race.
     """
     ahead = {point.value: point.behind() for point in points}
     nearest = min(points, key=lambda p: (not p.candidates, abs(math.log(p.value / value))))

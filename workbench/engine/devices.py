@@ -8,15 +8,12 @@ from ..planning.request import NAME_PYTHON, Request, fake_devices
 from ..planning.usage import UsageError
 from ..records.machine import Gpu, Machine, Software
 
-LEAST_S = 1.0  # for an answer about the machine, however short the budget is
+LEAST_S = 1.0  # to detect the machine, however short the budget is
 
 
 def detected(request: Request, within_s: float) -> tuple[Machine, Software]:
-    """The machine with a GPU for each simulated device, and its software, found out in about
-    `within_s`.
-
-    Raises UsageError if the requested interpreter fails.
-    """
+    """The machine, with a GPU for each simulated device, and its software, detected in about
+    `within_s`; UsageError if the requested interpreter fails."""
     machine, software = detect(request.python, deadline_s=min(DEADLINE_S, max(LEAST_S, within_s)))
     if (failure := software.unavailable.get("python")) is not None:
         raise UsageError(f"--python: {failure}; {NAME_PYTHON}")

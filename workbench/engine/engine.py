@@ -1,6 +1,6 @@
 """A run from start to end: detect, plan, race row by row, decide; every step is an event.
 
-The engine never draws and never measures: front ends read its events, workers measure.
+The engine neither draws nor measures: front ends read its events, and workers measure.
 """
 
 import shlex
@@ -46,7 +46,7 @@ from .workers import settings_of
 
 # The settings on which the answer of a row depends, apart from its cases.
 RULES = attrgetter("reference_only", "objective", "prices", "limits")
-CROSSOVER_SHARE = 0.5  # share of the time with --crossover; otherwise rows leave it over
+CROSSOVER_SHARE = 0.5  # of the time; without --crossover the search gets what the rows leave over
 
 NOT_BEGUN = Reason("cancelled", "the run was cut short before its turn")
 CANCELLED_IN_RACE = Reason("cancelled", "the run was cut short before its race was over")
@@ -82,9 +82,9 @@ class Engine:
     # ----------------------------------------------------------------- run
 
     def run(self) -> int:
-        """Everything, within the budget; raises UsageError before anything is measured.
+        """Run within the budget; raises UsageError before anything is measured.
 
-        It ends without waiting for any process: `close` does that, after the result is written.
+        It does not wait for processes to end: `close` does, after the result is written.
         """
         self._begin()
         status = "failed"
@@ -122,7 +122,7 @@ class Engine:
             self._warn(unkept)
 
     def _measure(self) -> None:
-        """The stages of a run, in their order."""
+        """The stages of a run in order."""
         request = self._request
         unusable = whatif_devices.fill(self._rows, request) if request.what_if else []
         context, software = self._detect()
@@ -139,7 +139,7 @@ class Engine:
                 search_rows(self._rows, context)
             return
         races, fingerprint = Races(context), ceiling_store.fingerprint(machine, software)
-        if not request.ceilings:  # or they are what the rows measure
+        if not request.ceilings:  # else the rows measure them
             aside = partial(races.aside, table=self._rows)
             self._know(ceilings.kept_or_measured(fingerprint, context, aside))
         if any(row.refused for row in self._rows):
@@ -154,7 +154,7 @@ class Engine:
     # -------------------------------------------------------------- stages
 
     def _detect(self) -> tuple[RunContext, Software]:
-        """Detect the machine, and start the pool that its workers will live in."""
+        """Detect the machine, and open the pool of workers."""
         now, emit = self._control.now, self._emit
         with self._control.raising(FIRST):
             self._control.check()
@@ -174,7 +174,7 @@ class Engine:
         return context, software
 
     def _plan(self, source: RowSource, context: RunContext, software: Software) -> None:
-        """Announce every row, with the warnings that are due before any race."""
+        """Announce every row, and the warnings known before any race."""
         request, machine = self._request, context.machine
         with self._overhead.spending(PREPARING if request.question else STARTING):
             planned_rows = source.rows()
@@ -195,11 +195,11 @@ class Engine:
             self._take_over(request.resumes, machine, software)
 
     def _take_over(self, cut: CutRun, machine: Machine, software: Software) -> None:
-        """Put what a cut run measured of its complete rows into this run, and drop these rows."""
+        """Carry the complete rows of a cut run over into this run, and drop them from the plan."""
         old, fingerprint = cut.old.report, ceiling_store.fingerprint
 
         def rules(report: Report) -> dict[str, object]:
-            """The cases and settings on which the answer of each carried row depends."""
+            """The cases and settings that decide the answer of each carried row."""
             plans = [report.rows[row].plan for row in cut.carried if row in report.rows]
             return {p.scenario: ({c.id for c in p.cases}, RULES(p)) for p in plans}
 
@@ -235,7 +235,7 @@ class Engine:
         search_crossovers(self._rows, context, races.point, self._warn)
 
     def _refuse(self, context: RunContext) -> None:
-        """End rows that cannot be raced, with the reason on each of their cases."""
+        """End rows that cannot race, with the reason on each of their cases."""
         for row in self._rows:
             for case in row.cases:
                 context.finish(case.id, row.scenario.id, "failed", row.refused)
@@ -244,7 +244,7 @@ class Engine:
     # ----------------------------------------------------------------- end
 
     def _cut_short(self, cause: str) -> None:
-        """Record how far each case and row came."""
+        """Record how far each case and row got."""
         for row in self.report.rows.values():
             for candidate in [c for c in row.candidates if not c.ended]:
                 has_begun = candidate.blocks or self._request.largest_batch

@@ -12,7 +12,7 @@ from ..records.machine import Cpu
 
 @dataclass(frozen=True)
 class EntryOrder:
-    """The cases of a row by the time at which they enter its race."""
+    """The cases of a row by when they enter its race."""
 
     first: list[Case]
     # Precisions that this CPU only emulates enter once the others are decided: preparing one can
@@ -23,10 +23,10 @@ class EntryOrder:
 
 
 def entry_order(plan: RowPlan, cpu: Cpu) -> EntryOrder:
-    """Compiled cases come last in each group: if compiling takes too long, the others are ready.
+    """When each case enters; compiled ones come last in each group, so that the others are ready
+    if compiling takes too long.
 
-    A row that ends without a pick races all its cases at once, and so does one that would have
-    none left to begin with.
+    All cases enter at once in a row that ends without a pick, or that would begin without any.
     """
     cases = sorted(plan.cases, key=lambda case: case.is_compiled)
     if not plan.decides:
@@ -42,7 +42,7 @@ def entry_order(plan: RowPlan, cpu: Cpu) -> EntryOrder:
 
 
 def by_promise(cases: Iterable[Case]) -> list[Case]:
-    """The cases with those of GPUs in the order of what their mode and precision promise."""
+    """The cases, those on GPUs ordered by how fast their mode and precision promise to be."""
     rank = {precision: -at for at, precision in enumerate(("fp32", "tf32", "fp16", "bf16"))}
 
     def place(case: Case) -> tuple[bool, bool, int]:
@@ -53,8 +53,8 @@ def by_promise(cases: Iterable[Case]) -> list[Case]:
 
 
 def in_turns(cases: Iterable[Case]) -> list[Case]:
-    """One case of each kind of device in turn, compiled ones last.  If time runs out while they
-    are prepared, each kind of device has some that are ready."""
+    """One case of each kind of device in turn, compiled ones last, so that each kind has some ready
+    if time runs out while they are prepared."""
     of_kind: dict[str, list[Case]] = {}
     for case in cases:
         of_kind.setdefault(case.device_kind, []).append(case)

@@ -35,13 +35,13 @@ class EventStream:
         except BrokenPipeError:
             self._listener = lambda _: None
             self._control.cancel("the reader of the output is gone")
-        except Cancelled:  # its reader does not read; the run ends at its next wait
+        except Cancelled:  # the reader does not read; the run ends at its next wait
             self._listener = lambda _: None
         if unkept is not None:
             self.warn(unkept)
 
     def warn(self, warning: Warning) -> None:
-        """Raise a warning once."""
+        """Emit a warning unless it was emitted before."""
         if warning not in self._report.warnings:
             self.emit(ev.WarningRaised(at_s=self._control.now(), warning=warning))
 
@@ -54,7 +54,7 @@ class EventStream:
         except OSError as error:
             journal, self._journal = self._journal, None
             if self._report.started is None:
-                journal.discard()  # without its first event it is no journal
+                journal.discard()  # a journal without its first event cannot be read
                 return no_journal("is not kept", journal.path, error)
             journal.close()
             return no_journal("is kept only up to here", journal.path, error)

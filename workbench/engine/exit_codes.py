@@ -1,4 +1,4 @@
-"""The exit code of a run."""
+"""The exit code of a run: docs/commands.md."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def exit_code(status: str, request: Request, report: Report) -> int:
 
 
 def _has_searched(rows: Sequence[Row]) -> bool:
-    """Whether each row has a largest batch, and no search failed."""
+    """Whether each row found a largest batch and no search failed."""
     states = [{candidate.state for candidate in row.candidates} for row in rows]
     return all("ok" in each and "failed" not in each for each in states)
 
@@ -47,7 +47,7 @@ def _has_measured(rows: Sequence[Row], request: Request) -> bool:
     for row in rows:
         measured = any(c.blocks for c in row.candidates)
         failed = any(c.state == "failed" for c in row.candidates)
-        # A scenario can answer although a candidate failed; a plain run owes every candidate.
+        # A scenario has an answer although a candidate failed; a plain run owes every candidate.
         owed = not request.every or failed  # with --all, some workloads cannot run here
         if (not measured and owed) or (failed and not row.plan.owes_verdict):
             return False
@@ -55,7 +55,7 @@ def _has_measured(rows: Sequence[Row], request: Request) -> bool:
 
 
 def _is_unwritten(request: Request, report: Report) -> bool:
-    """Whether a file that was asked for is missing or unchecked; the report has the reason."""
+    """Whether a requested file is missing or unchecked; the report has the reason."""
     if request.trace is not None and report.trace is None:
         return True
     if request.question is None or request.question.save_best is None:

@@ -1,8 +1,7 @@
-"""Searches the largest batch that fits: doubles it until it fails, then bisects.
+"""Searches for the largest batch that fits: doubles it until it fails, then bisects.
 
-Running out of memory is a result.  On a CPU each attempt runs in a fresh worker; a GPU's survives.
-It can end other users' work there, so the search refuses to start while their processes use the
-device.
+Running out of memory is a result.  On a CPU each attempt has a fresh worker; a GPU's worker lives
+on.  To fill a GPU can end other processes on it, so the search does not start while it has some.
 """
 
 from collections.abc import Sequence
@@ -24,10 +23,10 @@ from .context import START_S, RunContext
 from .overhead import STARTING
 from .workers import NO_TURN, outcome, worker_key
 
-LEAST_ATTEMPT_S = 10.0  # for one attempt, although its share of the budget is over
+LEAST_ATTEMPT_S = 10.0  # for one attempt, even if its share of the budget is over
 LEAST_BUILD_S = 1.0  # with less time left, no attempt begins
 CLOSE = 1.05  # factor to which the largest batch is determined
-GROWTH = 2.5  # time of an attempt at twice the batch over the time of the one before, at most
+GROWTH = 2.5  # most times that an attempt takes longer than the one at half the batch
 
 
 def check_alone(machine: Machine, cases: Sequence[Case], *, forced: bool) -> None:
@@ -73,8 +72,8 @@ def search(case: Case, scenario: str, until_s: float, context: RunContext) -> No
 
 
 def _fill(attempts: list[BatchAttempt], case: Case, until_s: float, context: RunContext) -> str:
-    """Try batches until the largest is known well enough or time runs out; why that ended: the
-    bound that was reached, or the reason for which it could not go on."""
+    """Try batches until the largest is known well enough or time runs out; returns the code of the
+    bound that was reached, or of the reason that ended the search."""
     bound, fits, fails, took_s = "range", 0, 0, 0.0
     batch: int | None = case.batch or 1
     while batch is not None:
@@ -107,7 +106,7 @@ def _try(case: Case, key: WorkerKey, until_s: float, context: RunContext) -> Bat
     assert case.batch is not None  # the plan has only cases with one
     if deadline_s() < LEAST_BUILD_S:
         return None
-    # A worker for a GPU has no limit of main memory: the kernel might end another process.
+    # A GPU's worker has no limit on main memory, so the kernel might end another process.
     work = catalog.load(case.workload).work(case)
     if refusal := admission.beyond_host(work, context.machine):
         return BatchAttempt(case.batch, None, None, refusal)
@@ -144,7 +143,7 @@ def _next(fits: int, fails: int) -> int | None:
 
 
 def _outcome(found: LargestBatch) -> tuple[str, Reason | None]:
-    """The candidate's final status, with a reason where nothing fitted."""
+    """The candidate's final status, with a reason if no batch fitted."""
     if found.batch is not None:
         return "ok", None
     reason = found.attempts[-1].reason if found.attempts else None

@@ -30,16 +30,16 @@ from .model_variants import ModelVariants
 from .profiling import Profiling
 from .variant_search import CandidateSearch, case_of
 
-CONCLUSION_S, CONCLUSION_SHARE = 6.0, 0.2  # seconds, and share of the budget; the less counts
+CONCLUSION_S, CONCLUSION_SHARE = 6.0, 0.2  # seconds and share of the budget; the smaller counts
 MOST_EXPLAINED = 8  # candidates
 
 
 @dataclass(eq=False)
 class ModelLab:
-    """The row of `advise --model`: a row source, as the engine asks one for rows."""
+    """The row source of `advise --model`."""
 
     context: RunContext
-    plan: RowPlan  # planned before anything is known about the model
+    plan: RowPlan  # without candidates, before the model is read
     backends: tuple[str, ...]
     search: CandidateSearch | None = None  # once the model was read
 
@@ -55,10 +55,10 @@ class ModelLab:
         return min(CONCLUSION_S, CONCLUSION_SHARE * self.context.request.budget)
 
     def rows(self) -> list[RowPlan]:
-        """Inspect and prepare the model; the row with the candidates that start.
+        """Inspect and prepare the model, and return its row with the candidates that start.
 
-        Where the worker died while it read the model, the row has one case and the reason
-        (`refused`).  UsageError where the model or an option cannot be used.
+        If the worker died while it read the model, the row has one case, with the reason
+        (`refused`).  UsageError if the model or an option cannot be used.
         """
         context, variants, left_out = self.context, self.variants, self.variants.left_out
         request, cpu = context.request, context.machine.cpu
@@ -125,7 +125,7 @@ class ModelLab:
     # ------------------------------------------------------------ afterwards
 
     def conclude(self, row: Row, profiling: Profiling) -> None:
-        """Explain the race and save the best variant; nothing where nothing was picked."""
+        """Explain the race and save the best variant, if there is a pick."""
         pick, search, context = row.picked, self.search, self.context
         if pick is None or search is None:
             return
@@ -161,8 +161,7 @@ class ModelLab:
         return self._providers.get(case.mode or "", CPU if kind_of(case.device).on_host else CUDA)
 
     def _file_of(self, pick: Candidate, facts: ModelFacts) -> str:
-        """The user's file where it is picked unchanged, otherwise a name for --save-best to
-        write."""
+        """The user's file if it is picked unchanged, otherwise the file for --save-best."""
         if is_as_given(pick.case, facts):
             return self._question.file
         name = Path(facts.file)
@@ -170,7 +169,7 @@ class ModelLab:
 
 
 def _to_explain(row: Row, pick: Candidate, given: Candidate) -> list[Candidate]:
-    """The pick, the model as given, and the fastest run of each INT8 variant."""
+    """The pick, the model as given, and the fastest candidate of each INT8 variant."""
     best: dict[str, Candidate] = {}
     for each in row.candidates:
         if each.blocks and (form := each.case.quantization) is not None:

@@ -1,7 +1,6 @@
 """A user's model in the lab's worker: its facts, and its variants, each built at most once.
 
-The worker is one like the others: limited, frozen between requests, replaced when it dies.  Each
-request has a share of the budget as its deadline.
+Each request has a share of the budget as its deadline.
 """
 
 import math
@@ -32,7 +31,7 @@ LAB = WorkerKey("cpu", catalog.LAB)
 INSPECT_SHARE, PREPARE_SHARE, BUILD_SHARE = 0.4, 0.25, 0.35  # deadlines as shares of the budget
 LEAST_S = 0.5  # shortest deadline of a request
 OVER_S = 2.0  # seconds that a search may overrun its time
-# Reasons that are about the model, the options or this computer, rather than about the worker.
+# Codes of reasons about the model, the options or this computer, not about the worker.
 NOT_USABLE = (
     "bad_model", "bad_input", "unsupported", "non_finite", "missing_package", "no_memory",
 )  # fmt: skip
@@ -49,19 +48,19 @@ class ModelVariants:
     question: ModelQuestion
     context: RunContext
     left_out: dict[str, str]  # recipe or option that is not tried, and why
-    end_s: float = math.inf  # no request lasts longer, by the run's clock
-    timed_out: bool = False  # a build took too long, as others would
-    _precision: str = ""  # the model's own, once it was inspected
+    end_s: float = math.inf  # end of every request, on the run's clock
+    timed_out: bool = False  # a build took too long, so others would too
+    _precision: str = ""  # the model's own, once it is inspected
     _files: dict[str, str] = field(default_factory=dict)  # by label
     _failed: set[Recipe] = field(default_factory=set)
 
     # ---------------------------------------------------------- the model
 
     def inspect(self, given: str | None = None) -> ModelFacts:
-        """The facts about the model; UsageError where it or an option cannot be used, WorkerFailed
-        where the worker fails.
+        """The facts about the model; UsageError if it or an option cannot be used, WorkerFailed if
+        the worker fails.
 
-        A folder `given` holds its inputs and reference outputs.
+        `given` is a folder with its inputs and reference outputs.
         """
         question, request = self.question, self.context.request
         deadline_s = self._share_s(INSPECT_SHARE)
@@ -88,7 +87,7 @@ class ModelVariants:
         return msgspec.structs.replace(facts, max_error=question.limit)
 
     def _refusal(self, reason: Reason) -> str:
-        """One line that names the file once."""
+        """The reason as one line that names the file once."""
         files = (self.question.file, self.question.inputs)
         is_named = any(Path(file).name in reason.message for file in files if file)
         return reason.one_line if is_named else f"{self.question.file}: {reason.one_line}"
@@ -116,7 +115,7 @@ class ModelVariants:
     # ---------------------------------------------------------- its variants
 
     def build(self, recipe: Recipe, until_s: float) -> bool:
-        """Whether there is a file of `recipe`, built before `until_s` if necessary."""
+        """Whether the file of `recipe` exists, after building it before `until_s` if necessary."""
         if self._label(recipe) in self._files:
             return True
         if recipe in self._failed:
@@ -131,8 +130,8 @@ class ModelVariants:
         return isinstance(made, Made)
 
     def mix(self, recipe: Recipe, seconds: float) -> Recipe | None:
-        """`recipe` without the nodes that take it over the limit, found within `seconds`; None: no
-        such mix was found."""
+        """`recipe` without the nodes that take its error over the limit; None if no such mix was
+        found within `seconds`."""
         asked = {"metric": self.question.metric, "limit": self.question.limit}
         label, limit_s = f"{recipe.label}-mixed", seconds + OVER_S
         made = self._made(recipe, label, Mixed, limit_s, op="mixed", seconds=seconds, **asked)
@@ -141,7 +140,7 @@ class ModelVariants:
     def _made(
         self, recipe: Recipe, label: str, kind: type[M], deadline_s: float, **asked: Any
     ) -> M | Reason:
-        """The file that the worker made of `recipe` under this label, or the reason for none."""
+        """The worker's answer about the file of `recipe`, or the reason why there is none."""
         context, search = self.context, kind is Mixed
         context.record(ev.ModelBuilding, recipe=recipe.label, search=search)
         began = time.monotonic()
@@ -153,7 +152,7 @@ class ModelVariants:
             built = Built(label, time.monotonic() - began, reason=made)
         else:
             self._files[label] = made.file
-            self.left_out.pop(label, None)  # there may have been no time for it at first
+            self.left_out.pop(label, None)  # an earlier attempt may have lacked time
             built = Built(
                 recipe=label,
                 seconds=time.monotonic() - began,
@@ -166,7 +165,7 @@ class ModelVariants:
         return made
 
     def leave_out(self, recipes: Iterable[Recipe]) -> None:
-        """Record that no time is left for these, unless they were built or failed."""
+        """Record that no time is left for these recipes, unless they were built or failed."""
         for recipe in recipes:
             if self._label(recipe) not in self._files and recipe not in self._failed:
                 self.left_out.setdefault(recipe.label, NO_TIME)
@@ -182,8 +181,8 @@ class ModelVariants:
         return files if exact else {**files, "limit": repr(self.question.limit)}
 
     def save(self, case: Case, target: Path) -> Saved:
-        """Write the variant that `case` runs to `target`; with a size and a reason, it was written
-        and not checked."""
+        """Write the variant that `case` runs to `target`; a size together with a reason means that
+        it was written but not checked."""
         before, pool = _modified(target), self.context.pool
         hidden = target.absolute().with_name(f".{pool.scratch.name}")
         pool.own_folder(hidden)
@@ -220,5 +219,5 @@ class ModelVariants:
 
 
 def _modified(file: Path) -> int | None:
-    """When `file` was written, in nanoseconds; None where there is none."""
+    """When `file` was written, in nanoseconds; None if it does not exist."""
     return file.stat().st_mtime_ns if file.exists() else None

@@ -13,8 +13,8 @@ STARTING, PREPARING, MEASURED, IDLE, CLOSING = PHASES
 
 
 class OverheadMeter:
-    """Adds up each second of the run's clock `now` in one phase, for the run and for the row under
-    way, and the processor time of the engine and of the front end that draws it, if any."""
+    """Counts each second of the run's clock `now` in a phase of the current row, and the processor
+    time of the engine and of the front end, if that is a process of its own."""
 
     def __init__(self, front_end: int | None, now: Callable[[], float]) -> None:
         self._front_end: psutil.Process | None = None
@@ -24,13 +24,13 @@ class OverheadMeter:
         self._front_end_last_s = 0.0
         self._front_end_before_s = self._front_end_s()
         self._measuring_s = 0.0  # processor time
-        self._cold_s = 0.0  # measured in other phases, where no processor time is read
+        self._cold_s = 0.0  # counted as measured in other phases, without their processor time
         self._now, self._since_s = now, 0.0
         self._row, self._phase = "", STARTING
         self._spent_s: defaultdict[tuple[str, str], float] = defaultdict(float)  # by row and phase
 
     def turn_to(self, phase: str, row: str | None = None) -> tuple[str, str]:
-        """Count what follows in `phase`, and in `row` if given; returns the two before."""
+        """Count in `phase`, and in `row` if given, from now on; returns the previous two."""
         now_s, before = self._now(), (self._phase, self._row)
         self._spent_s[self._row, self._phase] += now_s - self._since_s
         self._since_s, self._phase = now_s, phase
@@ -39,7 +39,7 @@ class OverheadMeter:
 
     @contextmanager
     def spending(self, phase: str, row: str | None = None) -> Iterator[None]:
-        """Count the enclosed time in `phase`, except for what a phase inside takes."""
+        """Count the enclosed time in `phase`, except for that of nested phases."""
         before = self.turn_to(phase, row)
         try:
             yield
@@ -47,9 +47,9 @@ class OverheadMeter:
             self.turn_to(*before)
 
     def count_as_measured(self, seconds: float, phase: str) -> None:
-        """Count `seconds` of an earlier `phase` as measured: they are part of a result."""
+        """Count `seconds` of an earlier `phase` as measured, since they are part of a result."""
         self.turn_to(self._phase)
-        # They were timed from outside the phase, so they may be a little more than it has.
+        # They were timed from outside the phase, so they may exceed it a little.
         seconds = min(seconds, self._spent_s[self._row, phase])
         self._cold_s += seconds
         self._spent_s[self._row, phase] -= seconds
@@ -66,7 +66,7 @@ class OverheadMeter:
             self._measuring_s += self._cpu_s() - cpu_began
 
     def result(self, cores: int) -> Overhead:
-        """The overhead so far; `cores` is the number that a candidate could have used."""
+        """The overhead so far; `cores` is how many a candidate could have used."""
         self.turn_to(self._phase)
         rows = dict.fromkeys(row for row, _ in self._spent_s if row)
         run_s = {each: sum(self._spent_s[row, each] for row in ("", *rows)) for each in PHASES}
@@ -86,7 +86,7 @@ class OverheadMeter:
         return time.process_time() + self._front_end_s()
 
     def _front_end_s(self) -> float:
-        """Processor time of the front end; once that is gone, as it was last read."""
+        """Processor time of the front end, or the last reading if it has ended."""
         if self._front_end is not None:
             with suppress(psutil.Error):
                 times = self._front_end.cpu_times()

@@ -1,4 +1,4 @@
-"""The user's own code as the source of rows: examined once, raced, and what to take home.
+"""The user's own code as the source of rows: examined once, raced, then advised on.
 
 A command makes one row; a function or a torch module makes one at its own size or batch, and one
 at another, where the answer may differ.
@@ -47,20 +47,20 @@ from .own_search import FixedCases, OwnSearch
 from .profiling import Profiling
 from .training_search import TrainingSearch
 
-EXAMINE_SHARE = 0.5  # longest time to import, build and call the code once, of the budget
-SCRIPT_SHARE = 1 / 3  # a script is cut after this share of the budget
-FIRST_WEIGHT = 2.0  # the row that finds the candidates gets this, or as much as all others
-OTHER_BATCH, SMALL_BATCH = 8, 1  # the second size: the large one where the user's is small
+EXAMINE_SHARE = 0.5  # most of the budget that may go into importing, building and one call
+SCRIPT_SHARE = 1 / 3  # of the budget, after which a script is stopped
+FIRST_WEIGHT = 2.0  # least weight of the row that finds the candidates, else the sum of the others
+OTHER_BATCH, SMALL_BATCH = 8, 1  # the second batch: the large one if the user's is small
 NO_BATCH = "it was not confirmed that the first axis of its inputs is a batch"
 BACKENDS = {TORCH: "torch", FUNCTION: "python", COMMAND: "command"}
-# Reasons that are about what the user named, rather than about what their code does.
+# Codes of reasons about the name that the user gave, not about what the code does.
 NOT_USABLE = ("bad_target", "bad_input", "missing_package", "unsupported")
-# Failures on the CPU after which a module is examined on a GPU: its operators may be CUDA's alone.
+# Failures on the CPU after which code is examined on a GPU: its operators may be CUDA's alone.
 NOT_ON_A_CPU = ("needs_gpu", "user_code", "no_memory", "timeout", "worker_died")
 HANGS = "make it return sooner, or raise --budget"
 IMPORTS = "let its import do less, or raise --budget"
 SLOW = "pass a smaller batch after --, or raise --budget"
-SAVE_S, SAVE_SHARE = 10.0, 0.2  # reserved for --save-best: seconds, or share if that is less
+SAVE_S, SAVE_SHARE = 10.0, 0.2  # for --save-best: seconds, or share of the budget if smaller
 
 
 @dataclass
@@ -68,7 +68,7 @@ class OwnCode:
     """The rows of `advise --torch`, `--function` and `--command`: a row source."""
 
     context: RunContext
-    plan: RowPlan  # before anything is known about the code
+    plan: RowPlan  # without candidates, before the code is examined
     backends: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -95,10 +95,10 @@ class OwnCode:
     # ------------------------------------------------------------------ rows
 
     def rows(self) -> list[RowPlan]:
-        """Examine the code; the rows with the candidates that start.
+        """Examine the code, and return its rows with the candidates that start.
 
-        Where the code raised, hung or died, its row has one case and the reason (`refused`).
-        UsageError where the code or an option cannot be used.
+        If the code raised, hung or died, its row has one case, with the reason (`refused`).
+        UsageError if the code or an option cannot be used.
         """
         context, gpus = self.context, tuple(gpu_devices(self.request, self.context.machine))
         began_s = context.now()
@@ -114,7 +114,7 @@ class OwnCode:
         return self._planned(space, load_s=max(0.0, took_s - _script_s(found)))
 
     def _refused(self, reason: Reason) -> RowPlan:
-        """The row of code that raised, hung or died; UsageError where its name is wrong."""
+        """The row of code that raised, hung or died; UsageError if its name is wrong."""
         if reason.code in NOT_USABLE:
             raise UsageError(reason.one_line) from None
         kind = self._question.kind
@@ -134,7 +134,7 @@ class OwnCode:
         rows = [
             replace(self.plan, scenario=each.scenario, cases=cases, source=each, after=each.after)
             for each, cases in found
-            if cases  # an export for one batch has no other row
+            if cases  # code exported for one batch has no further row
         ]
         if not rows:
             why = self._exports.left_out.items() if self._exports else ()
@@ -144,8 +144,8 @@ class OwnCode:
         return rows
 
     def _checked(self, facts: CodeFacts) -> CodeFacts:
-        """The facts, with a note where the batches of --batch may be none; UsageError where it is
-        certain that they are none."""
+        """The facts, with a note if the code may ignore --batch; UsageError if it certainly has no
+        batch to change."""
         if self.request.batch and facts.batch is None:
             why = "no parameter takes a size, or its inputs share no first axis that may change"
             raise UsageError(f"--batch: {facts.name} has no batch to change: {why}")
@@ -162,7 +162,7 @@ class OwnCode:
         return msgspec.structs.replace(facts, notes=[*facts.notes, NO_BATCH])
 
     def _sources(self, space: Space, load_s: float) -> Sequence[FixedCases | OwnSearch]:
-        """The sources of candidates, one for each row, the first batch first."""
+        """The sources of candidates, one for each row, in the order of `_batches`."""
         question, (first, *others) = self._question, self._batches(space.facts)
         own = msgspec.structs.replace(self.plan.scenario, batch=first)
         further = [_at_batch(own, batch) for batch in others if batch]
@@ -179,8 +179,8 @@ class OwnCode:
         return [search, *(search_in(space, at, exports, search) for at in further)]
 
     def _batches(self, facts: CodeFacts) -> list[int | None]:
-        """Those of --batch, else its own, and another one where that can change: a smaller one, or
-        a larger one where its own is small already."""
+        """The batches of --batch; else the code's own and, if it can change, another one: smaller,
+        or larger if its own is small already."""
         own = facts.batch
         if self.request.batch:
             return list(self.request.batch)
@@ -192,8 +192,8 @@ class OwnCode:
 
     @property
     def _early_exporter(self) -> WorkerKey | None:
-        """The exporter, if it may start while a module is examined; a script is timed there, so
-        nothing runs next to it."""
+        """The exporter, if it may start while a module is examined; not next to a script, which is
+        timed while it is examined."""
         request, cores = self.request, self.context.machine.cpu.effective_cores
         is_asked = bool(self.backends) or not request.modes or request.names_mode("compile")
         is_module = self._question.kind == TORCH and not self._code.is_script
@@ -201,10 +201,9 @@ class OwnCode:
         return EXPORTER if is_early else None
 
     def _examine(self, gpus: Sequence[str]) -> CodeFacts:
-        """The facts, found on the CPU, or on a GPU where the code cannot do without one.
+        """The facts, found on the CPU, or on a GPU if the code needs one.
 
-        A script decides itself where it runs, so it runs where there is a GPU to see, if torch can
-        use it.
+        A script chooses its device itself, so its worker sees a GPU if torch can use one.
         """
         place = "cpu"
         if gpus and self._code.is_script:
@@ -222,10 +221,10 @@ class OwnCode:
             if failure.reason.code not in NOT_ON_A_CPU or not real:
                 raise
             if self._code.is_script and not Path(self._code.folder, MODULES).exists():
-                raise  # it failed itself, and runs once
-            with suppress(WorkerFailed):  # else the CPU is not to blame
+                raise  # the script failed before it called a module, and it runs only once
+            with suppress(WorkerFailed):  # a failure on the GPU too is not the CPU's fault
                 found = self._ask_at_home(real[0])
-                # Only its words say that a function without a device computes on a GPU, the first.
+                # A function without a parameter for the device computes on the first GPU if on any.
                 on_first = failure.reason.code == "needs_gpu" and is_first(real[0])
                 if self._question.kind == FUNCTION and not (found.takes_device or on_first):
                     raise failure
@@ -234,8 +233,8 @@ class OwnCode:
             raise
 
     def _examine_for(self, gpu: str) -> CodeFacts:
-        """The facts of a module that races on this GPU alone.  Examining it compares copies, so if
-        the GPU has no room for those, the CPU examines it: a single candidate may still fit."""
+        """The facts of a module that races on this GPU alone.  To examine it takes several copies:
+        if the GPU has no room for those, the CPU does it, since one copy may still fit."""
         try:
             return self._ask_at_home(gpu)
         except WorkerFailed as failure:
@@ -251,8 +250,8 @@ class OwnCode:
             raise cramped from None
 
     def _with_imports(self, facts: CodeFacts) -> CodeFacts:
-        """The facts with shares of the time that a script takes alone: its worker had imported
-        torch before it."""
+        """The facts, with each module's share of the time that the script takes alone, when it has
+        to import torch itself."""
         import_s = max(self.context.pool.import_s.values(), default=0.0)
         whole = {each.name: each.seconds / each.share for each in facts.modules if each.share}
         modules = [
@@ -264,12 +263,12 @@ class OwnCode:
         return msgspec.structs.replace(facts, modules=modules)
 
     def _ask_at_home(self, gpu: str) -> CodeFacts:
-        """The facts, and every later question to the code, from a GPU."""
+        """The facts from a GPU, which also answers all later questions to the code."""
         self._code = replace(self._code, home=gpu)
         return self._ask(gpu)
 
     def _key(self, device: str) -> WorkerKey:
-        """The worker that answers questions; that of a function is its first candidate's."""
+        """The worker that answers questions; for a function it is that of its first candidate."""
         of_function = self._question.kind == FUNCTION and device == "cpu"
         threads = self._threads[0] if of_function else None
         return WorkerKey(device, BACKENDS[self._question.kind], threads)
@@ -279,7 +278,7 @@ class OwnCode:
         context.start(key)
         share = EXAMINE_SHARE + SCRIPT_SHARE * self._code.is_script
         deadline_s = max(1.0, context.deadline(share * budget))
-        # A script is cut in time for the calls that follow.
+        # A script is stopped early enough for the calls that follow.
         seconds = min(SCRIPT_SHARE * budget, 2 / 3 * deadline_s)
         self._code = replace(self._code, seconds=seconds)
         found = consult(context.pool, key, self._code, "examine", CodeFacts, deadline_s)
@@ -290,7 +289,7 @@ class OwnCode:
     # ------------------------------------------------------------ afterwards
 
     def conclude(self, row: Row, profiling: Profiling) -> None:
-        """Say after each row what to take home, with what is known by then."""
+        """Report the advice after each row, from what is known by then."""
         context, report = self.context, self.context.report
         own, rows = report.rows[OWN], rows_of(report)
         best = first_answered(rows)
@@ -300,7 +299,7 @@ class OwnCode:
         exports, facts = self._exports, self._facts
         pick, advice = best.picked, None
         if pick is not None and facts is not None:
-            is_last = row.plan.scenario == self._last  # `reserved_s` is left after it
+            is_last = row.plan.scenario == self._last  # `reserved_s` follows it
             advice = CodeAdvice(
                 snippet=snippet(facts, pick.case, self._question),
                 flips=flips(report, trains=self._question.train),
@@ -316,7 +315,7 @@ class OwnCode:
         )
 
     def _crossover(self, rows: Sequence[Row]) -> Crossover | None:
-        """What the rows so far show of the batch at which another candidate leads."""
+        """The batch at which another candidate takes the lead, from the rows so far."""
         points = []
         for row in rows:
             able = eligible(row.candidates, self.plan.scenario)
@@ -325,7 +324,7 @@ class OwnCode:
         return crossover.conclude(points, "batch", whole=True)
 
     def _save(self, case: Case, facts: CodeFacts) -> SavedCode | None:
-        """Write the artefact and the script of --save-best."""
+        """Write the model and the script of --save-best."""
         folder = self._question.save_best
         if folder is None:
             return None
@@ -359,11 +358,10 @@ class OwnCode:
 
 
 def _at_batch(first: Scenario, batch: int) -> Scenario:
-    """The scenario of a further batch."""
     name, title = point_name(OWN, {"batch": batch}), f"{first.title} at batch {batch}"
     return msgspec.structs.replace(first, id=name, title=title, batch=batch, weight=1.0)
 
 
 def _script_s(facts: CodeFacts) -> float:
-    """Seconds that a script ran, which the first worker alone does; 0 for other code."""
+    """Seconds that a script ran, which only the first worker has to do; 0 for other code."""
     return min((each.seconds / each.share for each in facts.modules if each.share), default=0.0)

@@ -1,6 +1,6 @@
-"""Makes an ONNX file of a user's module, its INT8 forms, and a forecast of compiling.
+"""Makes an ONNX file of a user's module and its INT8 forms, and predicts the time to compile it.
 
-Exporting runs in a worker of its own, which may hang or crash without taking what races along.
+Exporting has a worker of its own, so a hang or crash there ends no candidate.
 """
 
 import math
@@ -30,8 +30,8 @@ from .model_variants import LAB, NO_TIME, ModelVariants
 from .variant_search import VariantSearch, case_of
 
 EXPORTER = WorkerKey("cpu", "torch", alone="export")
-# Shares of the row's time left: longest export and probe for graph breaks once the code is loaded,
-# and time in which the last INT8 form, or the last neighbour of a leader, starts to be built.
+# Shares of the row's time left: the longest export and probe for graph breaks once the code is
+# loaded, and the time within which INT8 forms, and neighbours of a leader, may start to be built.
 EXPORT, PROBE, BUILD, NEIGHBOURS = 0.8, 0.25, 0.5, 0.25
 
 T = TypeVar("T")
@@ -55,13 +55,13 @@ def consult(
 def importing_meanwhile(
     context: RunContext, key: WorkerKey | None, end_s: float = math.inf
 ) -> Iterator[None]:
-    """Let the worker `key` import its libraries on another core while the block runs, and wait for
-    it afterwards, until `end_s` on the run's clock; None: there is no such worker."""
+    """Let the worker `key` import its libraries on another core during the block, and then wait for
+    it until `end_s` on the run's clock.  Without a key, do nothing."""
     early = [key] if key else []
     with context.pool.starting(early):
         yield
         for each in early:
-            with suppress(WorkerFailed):  # the first question to it says so
+            with suppress(WorkerFailed):  # the first question to it raises again
                 context.pool.start(each, min(context.deadline(START_S), end_s - context.now()))
 
 
@@ -74,14 +74,14 @@ class Exports:
     space: ways.Space
     context: RunContext
     backends: tuple[str, ...] = ("onnxruntime",)  # libraries that run the exported model
-    load_s: float = 0.0  # that a worker takes to import, build and call the code
+    load_s: float = 0.0  # time for a worker to import, build and call the code
     left_out: dict[str, str] = field(default_factory=dict)
     exported: ExportedCode | None = None
     breaks: list[str] = field(default_factory=list)
     _probed: bool = False  # for graph breaks
-    _to_compile: GraphBreaks | None = None  # None before it was probed
+    _to_compile: GraphBreaks | None = None  # None until it is probed
     _uncompilable: str = ""  # why torch.compile cannot help
-    late: set[str] = field(default_factory=set)  # those of `left_out` that only lacked time
+    late: set[str] = field(default_factory=set)  # keys of `left_out` that only lacked time
     _search: VariantSearch | None = None  # once the lab has prepared the exported model
 
     def leave_out(self, name: str, why: str, *, late: bool = False) -> None:
@@ -90,12 +90,12 @@ class Exports:
             self.late.add(name)
 
     def take_in(self, name: str) -> None:
-        """Forget the reason for leaving something out, since it races after all."""
+        """Forget why something was left out, since it races after all."""
         self.left_out.pop(name, None)
         self.late.discard(name)
 
     def late_forms(self) -> str:
-        """After a race: the exported forms that no time was left for; empty if there are none."""
+        """After a race: the exported forms that lacked time, in words; "" if none did."""
         if "onnx" in self.late:
             return "its ONNX form"
         if self._search is not None:
@@ -107,7 +107,8 @@ class Exports:
         return ""
 
     def export(self, left_s: float) -> bool:
-        """Whether there is an ONNX file of the module, made in a share of `left_s` if necessary."""
+        """Whether there is an ONNX file of the module, after exporting it within a share of
+        `left_s` if necessary."""
         if self.exported is None and "onnx" not in self.left_out:
             self.context.record(ev.ModelBuilding, recipe="onnx")
             # Exporting takes one core: the lab imports its libraries on another.
@@ -140,13 +141,13 @@ class Exports:
         return {**found, "model": model, "folder": self._folder(case.batch)}
 
     def _folder(self, batch: int | None) -> str:
-        """Where the module's inputs and reference outputs at `batch` are."""
+        """The folder of the module's inputs and reference outputs at `batch`."""
         return str(Path(self.code.folder, f"b{batch or 0}"))
 
     def next_quantised(
         self, measured: Sequence[Candidate], scenario: Scenario, left_s: float
     ) -> list[Case]:
-        """The next INT8 form of the exported model; none if all are, or in so little time."""
+        """The next INT8 form of the exported model; [] if there are no more or no time is left."""
         end_s = self.context.now() + left_s
         is_possible = self.has_quantised and "int8" not in self.left_out
         if self._search is None and self.exported and is_possible:
@@ -174,7 +175,7 @@ class Exports:
         return self._search.admit(found, scenario, until_s)
 
     def _until(self, left_s: float, share: float) -> float:
-        """When the last build may start, of a row that has `left_s`; none outlasts the row."""
+        """When the last build may start if the row has `left_s`; no build outlasts the row."""
         now = self.context.now()
         if self._search is not None:
             self._search.variants.end_s = now + left_s
@@ -189,7 +190,8 @@ class Exports:
         return case
 
     def _quantisable(self, exported: ExportedCode, end_s: float) -> VariantSearch | None:
-        """The INT8 forms worth building; the lab reads and prepares the exported model by then."""
+        """The search for INT8 forms, once the lab has read and prepared the exported model; None if
+        no form can be built."""
         question = ModelQuestion(exported.model, max_error=self.code.max_error)
         variants = ModelVariants(question, self.context, self.left_out, end_s)
         try:
@@ -215,8 +217,8 @@ class Exports:
         return VariantSearch(found, space, variants, self._case_of)
 
     def may_compile(self, left_s: float, share: float = 1.0) -> bool:
-        """Whether torch.compile finds something to compile, and `share` of the longest time that
-        it may take fits into `left_s`; the first call probes the module."""
+        """Whether torch.compile finds something to compile, and `share` of its longest time fits
+        into `left_s`; the first call probes the module."""
         end_s = self.context.now() + left_s
         self._probed = self._probed or self.code.home != "cpu"  # the probe sees no GPU
         probe_s = 0.0 if self._is_loaded else self.load_s
@@ -237,7 +239,7 @@ class Exports:
                 self.leave_out("graph breaks", why)
 
     def _can_be_compiled(self, left_s: float, share: float) -> bool:
-        """Answer `may_compile` from what is known so far; `left_out` gets a reason against it."""
+        """Answer `may_compile` without a probe; a reason against it goes to `left_out`."""
         if (graph := self._to_compile or self.exported) is not None:
             size = graph.operations, graph.convolutions
         else:
@@ -254,7 +256,7 @@ class Exports:
             self.leave_out("compile", self._uncompilable)
         elif share * need_s > left_s:
             why = f"compiling may take {need_s:.0f} s, but only {max(0.0, left_s):.0f} s were left"
-            # The first reason counts, since less time is left later.
+            # The first reason stays, since later ones name less time.
             self.leave_out("compile", f"{why}; raise --budget", late=True)
         else:
             self.take_in("compile")
@@ -276,8 +278,8 @@ class Exports:
     def _ask(
         self, question: str, kind: type[T], left_s: float, share: float, **details: object
     ) -> T:
-        """Ask the exporter, which has `share` of `left_s`, and the time to load the code if it has
-        not yet; WorkerFailed may be raised."""
+        """Ask the exporter, which has `share` of `left_s`, plus the time to load the code if it is
+        not loaded; WorkerFailed may be raised."""
         context, pool = self.context, self.context.pool
         end_s = context.now() + left_s
         context.start(EXPORTER)

@@ -1,8 +1,8 @@
-"""The search for candidates of the user's module while its row is raced.
+"""The search for candidates of the user's module while its row races.
 
-What answers soonest starts: the code as written.  The rest joins round by round, the cheap first:
-other precisions and layouts, ONNX Runtime, INT8 forms, torch.compile, other numbers of threads.
-Where torch leads ONNX Runtime by far, torch.compile comes before the INT8 forms.
+The code as written starts, since it is ready first.  The rest joins round by round, quick ones
+first: other precisions and layouts, ONNX Runtime, INT8 forms, torch.compile, other numbers of
+threads.  If torch leads ONNX Runtime by far, torch.compile comes before the INT8 forms.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,25 +24,26 @@ from ..worker.code import Code
 from ..worker.session_options import NO_SPIN, ONNX_BACKENDS
 from .own_exports import Exports
 
-LEAST_SHARE = 0.08  # time that must be left for another candidate, of the budget
-THREADS_SHARE = 0.02  # the same for other numbers of threads, which take no time to make
-EXPORT_SHARE = 0.15  # time that must be left to export the module, of the budget
-LEADERS, MOST_CARRIED = 3, 6  # candidates that race at another batch too: the best, and in all
-NEAR = 2.0  # times the leader's time: another number of threads may halve that of another
-MOST_CANDIDATES = 24  # in a row: each new leader is varied until there are so many
-LAGS = 1.5  # times as slow in FP32 as eager torch: compiling promises more than INT8
-HOPELESS = 3.5  # times as slow in FP32 as eager torch: ONNX Runtime gains less by INT8
-FAR_AHEAD = 2.5  # times as fast as the best eager way: compiling does not make up for that
+LEAST_SHARE = 0.08  # of the budget, which must be left for another candidate
+THREADS_SHARE = 0.02  # the same for other numbers of threads, which need no preparation
+EXPORT_SHARE = 0.15  # of the budget, which must be left to export the module
+LEADERS, MOST_REPEATED = 3, 6  # candidates that race at another batch too: the best, and in all
+NEAR = 2.0  # times the leader's time, up to which another number of threads may still win
+MOST_CANDIDATES = 24  # in a row, up to which each new leader is varied
+# Times in FP32 of ONNX Runtime over eager torch: from LAGS compiling promises more than INT8, from
+# HOPELESS INT8 cannot make up for it.
+LAGS, HOPELESS = 1.5, 3.5
+FAR_AHEAD = 2.5  # lead over the best eager candidate that compiling does not make up for
 COMPILED = "its compiled form"
 NO_EXPORT = "the budget left no time to export it; raise --budget"
-TRIED = 0.6  # share of the longest compilation time that must be left for a last attempt
+TRIED = 0.6  # share of the longest time to compile that must be left for a last attempt
 
 Stage = Callable[[float], list[Case] | None]
 
 
 @dataclass(frozen=True)
 class FixedCases(CandidateSource):
-    """The source of a row whose candidates are all known from the start."""
+    """The source of a row whose candidates are all known before it starts."""
 
     code: Code
     scenario: Scenario
@@ -57,8 +58,8 @@ class FixedCases(CandidateSource):
 
 
 class OwnSearch(CandidateSource):
-    """The candidate source of one row.  `first`: the search of the row at the user's own batch,
-    whose best candidates race in this row too."""
+    """The candidate source of one row.  `first` is the search at the user's own batch, whose best
+    candidates race in this row too; None if this is that search."""
 
     def __init__(
         self, space: Space, scenario: Scenario, exports: Exports, first: "OwnSearch | None" = None
@@ -66,18 +67,18 @@ class OwnSearch(CandidateSource):
         self.scenario = scenario
         self.after = first.scenario.id if first else None  # the row that has to race first
         self.candidates: Sequence[Candidate] = ()  # as of the latest round
-        self.extra: set[str] = set()  # compiled at last, in less time than that may take
+        self.extra: set[str] = set()  # compiled last, though less time was left than it may take
         self._space = space
         self._exports = exports
         self._request = space.request
         self._known: set[str] = set()  # ids of all cases so far
-        self._varied: set[str] = set()  # leaders whose library's options were tried
+        self._varied: set[str] = set()  # leaders that were tried with their library's options
         self._first = first
         self._stages = self._plan()
         self._started: list[Case] = []
 
     def start(self) -> list[Case]:
-        """The cases that race from the beginning.  A further row starts as the first did."""
+        """The cases that race from the beginning; the same in a further row as in the first."""
         if self._first is not None:
             kept = [c for c in self._first._started if self._exports.runs(c, self.scenario)]
             return self._admitted(map(self._here, kept))
@@ -85,7 +86,7 @@ class OwnSearch(CandidateSource):
         return self._started
 
     def _start(self) -> list[Case]:
-        """The code as written; where the filters leave that out, the first that they admit."""
+        """The code as written, or if the filters leave that out, the next kind they admit."""
         space, budget_s = self._space, self._request.budget
         plain = [
             way(device, precision, None, threads)
@@ -103,7 +104,7 @@ class OwnSearch(CandidateSource):
     def _plan(self) -> list[Stage]:
         """The stages of this row; a further one begins with the best of the first."""
         if self._first is not None:
-            return [self._carry_over, self._mix, self._compile_first, self._vary]
+            return [self._repeat_best, self._mix, self._compile_first, self._vary]
         return [self._change, self._export, self._quantise, self._mix, self._compile, self._vary]
 
     # --------------------------------------------------------- the race asks
@@ -112,10 +113,10 @@ class OwnSearch(CandidateSource):
         return self._exports.files(case)
 
     def gap(self, candidates: Sequence[Candidate]) -> str:
-        """Other precisions, exported forms, and the compiled form of a leader in eager torch."""
+        """In words: other precisions, exported forms, or compiled code that lacked time."""
         self.candidates, names = candidates, []
         if self._first is None:
-            # The race may never have come to these stages: they note what only lacked time.
+            # The race may not have reached these stages; without time they note what they lacked.
             if self._change(0.0):
                 names.append("its other precisions")
             self._export(0.0)
@@ -129,7 +130,7 @@ class OwnSearch(CandidateSource):
         return listed(names) if names else ""
 
     def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
-        """The cases of the next stage that has some.  A stage without any is over; one that
+        """The cases of the next stage that has some.  A stage that returns [] is over; one that
         returns None waits for more rounds."""
         self.candidates = candidates
         now = self._exports.context.now
@@ -184,8 +185,8 @@ class OwnSearch(CandidateSource):
         return self._new(found)
 
     def _as_exported(self) -> list[Case]:
-        """The exported model itself: with all threads in each library, with the fewest in the
-        first, and without spinning."""
+        """The exported model without further changes: with all threads in each library, with the
+        fewest in the first library, and without spinning."""
         most, least = self._space.threads[0], self._space.threads[-1]
         pairs = dict.fromkeys((name, most) for name in self._exports.backends)
         pairs[self._exports.backends[0], least] = None
@@ -196,7 +197,7 @@ class OwnSearch(CandidateSource):
         return [*found, *_unspun(found[0])]
 
     def _quantise(self, left_s: float) -> list[Case]:
-        """The next INT8 form; one at a time, since each answer may be the last in time."""
+        """The next INT8 form; one at a time, since time may run out after each."""
         lag = self._lag()
         if lag > HOPELESS and not self._request.thorough:
             text = f"the exported model in FP32 takes {lag:.1f}x the time of eager torch"
@@ -205,9 +206,9 @@ class OwnSearch(CandidateSource):
         return self._admitted(self._exports.next_quantised(self.candidates, self.scenario, left_s))
 
     def _mix(self, left_s: float) -> list[Case]:
-        """The mix of a fast INT8 form that exceeds its error limit.
+        """A fast INT8 form that exceeds the error limit, mixed with FP32 nodes.
 
-        In a further row only forms within it race, so the first row says which are fast.
+        In a further row only forms within the limit race, so the first row shows which are fast.
         """
         leader, measured = next(iter(self._ranked), None), self.candidates
         if self._first is not None and leader is not None:
@@ -235,9 +236,9 @@ class OwnSearch(CandidateSource):
         return self._new(found)
 
     def _compile_first(self, left_s: float) -> list[Case]:
-        """torch.compile at a further batch, if another library was too far ahead in the first row,
-        which need not be so here, or if no time was left there and eager torch leads here.  Where
-        two devices race, their turns need that time."""
+        """torch.compile at a further batch, if the first row skipped it: because another library
+        was too far ahead, which may differ here, or for lack of time while eager torch leads here.
+        With two devices, their turns need that time."""
         if self._first is None or has_compiled(self._first.candidates):
             return []
         if self._first._is_far_ahead():
@@ -269,14 +270,14 @@ class OwnSearch(CandidateSource):
         if joining := self._vary_compiled(ranked, left_s):
             return joining
         if self._first is not None or has_compiled(self.candidates):
-            return None  # another may lead later
+            return None  # another candidate may take the lead
         at_last = self._compile(left_s, TRIED)
         if not _is_eager(case):  # compiling would rarely make up for the lead of another library
             self.extra |= {each.id for each in at_last}
         return at_last or None
 
     def _vary_compiled(self, ranked: Sequence[Candidate], left_s: float) -> list[Case]:
-        """One more number of threads or precision of the best compiled candidate, if it is near."""
+        """Another number of threads or precision of the best compiled candidate, if it is near."""
         compiled = next((c for c in ranked if c.case.is_compiled), None)
         if compiled is None or compiled.min_s > NEAR * ranked[0].min_s:
             return []
@@ -294,9 +295,9 @@ class OwnSearch(CandidateSource):
         """The case with each other number of threads; none on a GPU."""
         return [on_threads(n, case) for n in self._space.threads if case.threads not in (n, None)]
 
-    def _carry_over(self, left_s: float) -> list[Case]:
-        """The best candidates of the row before, at this row's batch; none is compiled again that
-        was far behind the best on its device."""
+    def _repeat_best(self, left_s: float) -> list[Case]:
+        """The best candidates of the first row at this row's batch, without compiled ones that were
+        far behind the best on their device."""
         if self._first is None:
             return []
         ranked, best_s = self._first._ranked, dict[str, float]()
@@ -307,15 +308,15 @@ class OwnSearch(CandidateSource):
             for each in ranked
             if not each.case.is_compiled or each.min_s <= NEAR * best_s[each.case.device]
         ]
-        kinds: dict[tuple[str, ...], Case] = {}  # the best of each kind, in their order
+        kinds: dict[tuple[str, ...], Case] = {}  # the best of each kind, fastest first
         for candidate in ranked:
             case = candidate.case
-            # Scaling activations in every call costs more, or less, at another batch.
+            # The cost of dynamic quantisation depends on the batch.
             form = (case.quantization or "").partition("-")[0]
             kinds.setdefault((case.device, case.backend, case.precision, form), case)
         chosen = dict.fromkeys([*(c.case for c in ranked[:LEADERS]), *kinds.values()])
         kept = [case for case in chosen if self._exports.runs(case, self.scenario)]
-        moved = [self._here(case) for case in kept[:MOST_CARRIED]]
+        moved = [self._here(case) for case in kept[:MOST_REPEATED]]
         return self._admitted(self._affordable(moved, left_s))
 
     # --------------------------------------------------------------- helpers
@@ -337,7 +338,8 @@ class OwnSearch(CandidateSource):
         return any(_is_eager(c.case) for c in self._ranked[:1])
 
     def _lag(self) -> float:
-        """The time of the exported model as it is over that of the best eager way; 1 if unknown."""
+        """The time of the exported model, unquantised, over that of the best eager candidate; 1 if
+        unknown."""
         eager = [c.min_s for c in self._ranked if _is_eager(c.case)]
         own = ("fp32", self._space.facts.precision)
         plain = [
@@ -348,7 +350,7 @@ class OwnSearch(CandidateSource):
         return min(plain) / eager[0] if eager and plain else 1.0
 
     def _is_far_ahead(self) -> bool:
-        """Whether another library leads the best eager way by too much for compiling to win."""
+        """Whether another library leads eager torch by too much for compiling to win."""
         ranked = self._ranked
         eager = next((c for c in ranked if _is_eager(c.case)), None)
         if eager is None or self._request.thorough or self._request.names_mode("compile"):
@@ -360,7 +362,7 @@ class OwnSearch(CandidateSource):
         return lead > FAR_AHEAD
 
     def _affordable(self, cases: Sequence[Case], left_s: float) -> list[Case]:
-        """The cases without those that are compiled, if no time is left for that."""
+        """The cases, without compiled ones if no time is left to compile."""
         return [c for c in cases if not c.is_compiled or self._exports.may_compile(left_s)]
 
     def _new(self, cases: Iterable[Case]) -> list[Case]:
@@ -375,7 +377,7 @@ class OwnSearch(CandidateSource):
 
 
 def _unspun(case: Case) -> list[Case]:
-    """ONNX Runtime's case without spinning threads, which takes no time to make either."""
+    """ONNX Runtime's case without spinning threads, which needs no preparation either."""
     spins = case.backend == "onnxruntime" and case.mode is None and (case.threads or 0) > 1
     return [replace(case, mode=NO_SPIN)] if spins else []
 

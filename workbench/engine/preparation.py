@@ -29,14 +29,14 @@ from .workers import NO_TURN, outcome, worker_key
 
 WARM_UP_S = (0.02, 1.0)  # bounds of one case's warm-up
 WARM_UP_SHARE = 0.12  # share of the row's time left for the warm-ups of all its cases
-# A case may take PREPARE_SHARES times what is left to its row, at most half of what is left to all
-# rows, and in any case PREPARE_DEADLINE_S: one that hangs must not use up the time of the others.
+# A case that hangs must not use up the time of the others.  It may take PREPARE_SHARES times what
+# is left to its row, up to half of what is left to all rows, but PREPARE_DEADLINE_S in any case.
 PREPARE_SHARES = 1.5
 PREPARE_DEADLINE_S = 5.0
-LIKE_OTHERS = 1.2  # times the longest preparation before it, which it may take as well
-HANGS_S = 20.0  # a case that is not ready by then hangs; until then its share may be too short
-AFTER_COMPILING_S = 3.0  # left for rounds with a case that a candidate source let compile
-PROBE_DEADLINE_S = 10.0  # a build for a GPU takes seconds to start
+LIKE_OTHERS = 1.2  # times the longest earlier preparation, which a case may always take
+HANGS_S = 20.0  # a case that is not ready after this hangs; with less, its share may be too short
+AFTER_COMPILING_S = 3.0  # left for rounds after a case of a candidate source has been compiled
+PROBE_DEADLINE_S = 10.0  # generous, since a build for a GPU takes seconds to start
 RELEASE_DEADLINE_S = 5.0
 
 COMMAND_HINT = "raise --budget, or time it until it prints a line: --until REGEX"
@@ -44,7 +44,7 @@ FEWER = "others hold memory too: race fewer (--precision, --mode), or a smaller 
 
 
 class Refused(Exception):
-    """A case does not race, for a reason that is no failure."""
+    """A case does not race, for a reason that is not a failure."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason.message)
@@ -53,16 +53,16 @@ class Refused(Exception):
 
 @dataclass
 class PreparedCase:
-    """A case that a worker holds ready to race, with what the scheduler needs to know of it."""
+    """A case that a worker holds ready to race, with the figures that its scheduling needs."""
 
     case: Case
     key: WorkerKey
     step_s: float = 0.0
     iterations: int = 1  # steps per sample
-    restore_s: float = 0.0  # untimed, before each sample: inputs that a call changes are made anew
+    restore_s: float = 0.0  # untimed before each sample, to restore inputs that a call changes
     lead_in_s: float | None = None  # length of the last turn's lead-in; None before the first turn
-    deferred: Reason | None = None  # why it would have left already, were it not protected
-    is_only_baseline: bool = False  # eliminated in all but name: the others are compared with it
+    deferred: Reason | None = None  # why it would have left the race if it were not protected
+    is_only_baseline: bool = False  # cannot win, but stays because the others are compared with it
 
     @property
     def sample_s(self) -> float:
@@ -70,7 +70,7 @@ class PreparedCase:
 
     @property
     def passing_s(self) -> float:
-        """Seconds from the start of one sample to that of the next."""
+        """Seconds from the start of one sample to the start of the next."""
         return self.sample_s + self.restore_s
 
 
@@ -83,13 +83,13 @@ class Preparation:
         self._share = share
         self.refusals = Refusals(plan, context)
         self._probed: set[str] = set()  # ids of cases that were tried at a small size
-        self._start_s: dict[WorkerKey, float] = {}  # seconds of starts that no result includes yet
-        self.longest_s = 0.0  # the longest preparation so far, compiled cases left out
-        # Seconds at the end of the run that the current preparation leaves to other candidates.
+        self._start_s: dict[WorkerKey, float] = {}  # seconds of starts not yet part of a result
+        self.longest_s = 0.0  # the longest preparation so far, without compiled cases
+        # Seconds at the end of the run that the current preparation must leave to others.
         self._reserve_s = 0.0
 
     def holds(self, case: Case) -> bool:
-        """Whether a living worker has the case prepared: it may have died under another one."""
+        """Whether a living worker has the case prepared; it may have died with another case."""
         return self.refusals.holds(case)
 
     # -------------------------------------------------------------- before
@@ -97,13 +97,13 @@ class Preparation:
     def prepare(
         self, case: Case, need_s: float = 0.0, *, reserve_s: float = 0.0
     ) -> PreparedCase | None:
-        """Load one case into its worker.  A new worker has until `reserve_s` seconds before the end
-        of the run; those are for the turns of the candidates that are ready.
+        """Load one case into its worker, by `reserve_s` seconds before the end of the run, which
+        are for the turns of the others.  A worker that already holds cases has until the end.
 
         None if it cannot race, or if no more than `need_s` seconds are left to the row; the reason
         is then in the report.
         """
-        # If a worker that others share were ended early, they would drop out of the race, too.
+        # To end a worker early would take the cases that it holds out of the race.
         self._reserve_s = 0.0 if self._context.pool.held(self._key(case)) else max(0.0, reserve_s)
         try:
             with self._ending(case):
@@ -116,14 +116,14 @@ class Preparation:
         """False if a reduced precision is far slower than FP32 at a small size; the reason is then
         in the report."""
         if self._share.until_s <= self._context.now():
-            return True  # nothing speaks against it yet
+            return True  # no time to probe it
         with self._ending(case):
             self._probe_small(case)
             return True
         return False
 
     def expected_s(self, case: Case) -> float:
-        """Seconds that preparing a case may take, with the start of its worker."""
+        """Seconds that preparing a case may take, including the start of its worker."""
         pool, key = self._context.pool, self._key(case)
         took_s = [s for other, s in pool.import_s.items() if other.backend == key.backend]
         import_s = 0.0 if pool.is_alive(key) else max(took_s, default=0.0)
@@ -143,7 +143,7 @@ class Preparation:
     def _load(self, case: Case, need_s: float) -> PreparedCase | None:
         now = self._context.now()
         left_s = self._share.until_s - now
-        # A preparation that is cut off takes the worker with it, and the cases that it holds.
+        # A preparation that is cut off ends the worker with all the cases that it holds.
         late = self._share.end_s - now < self.longest_s and any(map(self.holds, self._plan.cases))
         if left_s <= need_s or late:
             raise Refused(self.refusals.untried(case))
@@ -170,10 +170,9 @@ class Preparation:
 
     def _probe_small(self, case: Case) -> None:
         """Try a reduced precision at a small size, since an emulated one can be 200x slower, unless
-        another mode of it has shown enough.
+        another mode of it has already shown that; Refused if it is slower.
 
-        Never in a worker that the case has to itself: such a worker reports the memory of the
-        first case that it sees.
+        Never in a worker of the case's own, which reports the memory of the first case it loads.
         """
         cpu, candidates = self._context.machine.cpu, self._context.report.candidates
         if refusal := admission.slower_in_any_mode(case, candidates, cpu):
@@ -201,9 +200,10 @@ class Preparation:
             raise Refused(slower)
 
     def _ask_worker(self, case: Case, warm_up_s: float) -> Prepared:
-        """Have the worker build, check and warm up one case; its answer.
+        """Have the worker build, check and warm up one case.
 
-        After a pause, which the times of the start-up would include, a fresh worker does it again.
+        If a pause interrupted it, a fresh worker repeats it, since start-up times would include
+        the pause.
         """
         context, scenario, source = self._context, self._plan.scenario, self._plan.source
         began_s, deadline_s = context.now(), self._deadline_s(self._prepare_deadline_s(case))
@@ -234,13 +234,13 @@ class Preparation:
                 raise Refused(self._late(case, deadline_s)) from None
             raise
         if not case.is_compiled:
-            # The next case loads them again only in a process of its own.
+            # Libraries are loaded once, unless each case has a process of its own.
             once_s = answer.result.loading_s if self._key(case).alone != case.id else 0.0
             self.longest_s = max(self.longest_s, context.now() - began_s - once_s)
         return answer.result
 
     def _late(self, case: Case, deadline_s: float) -> Reason:
-        """Why a case that took too long to prepare does not race, with a remedy that fits."""
+        """Why a case that took too long to prepare does not race, with a matching remedy."""
         source, own = self._plan.source, self._context.request.own
         text = f"{NOT_READY} its {deadline_s:.0f} s of the budget"
         if own is not None and own.kind == COMMAND:
@@ -253,7 +253,7 @@ class Preparation:
         return self.refusals.untried(case, text)
 
     def _accept(self, case: Case, loaded: Prepared) -> PreparedCase | None:
-        """Report what preparing showed; None if the result is wrong."""
+        """Report the preparation; None if the result of the case is wrong."""
         pool, key, warmed = self._context.pool, self._key(case), loaded.warmup
         speed = self._context.speed(case.device)
         accuracy = loaded.accuracy
@@ -292,7 +292,7 @@ class Preparation:
         return None
 
     def _count_start_up(self, key: WorkerKey, loaded: Prepared) -> None:
-        """Count as measured what a result includes of the first preparation and the start."""
+        """Count the start and the first preparation as measured, where a result includes them."""
         overhead = self._context.overhead
         overhead.count_as_measured(loaded.cold_s, PREPARING)
         overhead.count_as_measured(self._start_s.pop(key, 0.0), STARTING)
@@ -313,9 +313,9 @@ class Preparation:
     def _prepare_deadline_s(self, case: Case) -> float:
         now = self._context.now()
         row_s, rows_s = self._share.until_s - now, self._share.end_s - now
-        if launch_of(os.environ) is not None:  # its ranks end with their worker, for good
+        if launch_of(os.environ) is not None:  # ranks that end with their worker cannot come back
             return rows_s
-        # The source has weighed the time before it proposed the case.
+        # The source has checked the time before it proposed the case.
         if case.is_compiled and self._plan.source is not None:
             return max(PREPARE_DEADLINE_S, row_s - AFTER_COMPILING_S)
         fair_s = min(PREPARE_SHARES * row_s, rows_s / 2)
@@ -330,7 +330,7 @@ class Preparation:
         context = self._context
         left_s = context.request.extension_s - context.report.extended_s
         if context.now() >= context.end_s and left_s <= 0:
-            return  # no next row will race
+            return  # no further row races
         held: defaultdict[WorkerKey, list[str]] = defaultdict(list)
         for case in self._plan.cases:
             key = self._key(case)

@@ -15,11 +15,11 @@ from .preparation import Preparation
 from .trace import TraceFile
 from .workers import worker_key
 
-PROFILED_S = 0.2  # for one pass, which ends earlier at its number of steps
-MOST_STEPS, MOST_STEPS_OF_OWN = 5, 20  # the user's own model or code is explained by them
+PROFILED_S = 0.2  # for one pass, unless its number of steps ends it earlier
+MOST_STEPS, MOST_STEPS_OF_OWN = 5, 20  # more for own code and models, which the profile explains
 PROFILE_DEADLINE_S = 20.0
-OPENING = 3.0  # opening a session with its profiler, in times of opening it without
-OPENING_S = 0.5  # minimum for opening it
+OPENING = 3.0  # times as long to open a session with its profiler as without
+OPENING_S = 0.5  # least time to open it
 
 GONE = Reason(
     "worker_died",

@@ -22,9 +22,9 @@ from .schedule import RoundBudget
 
 MOST_ROUNDS = 40
 REFERENCE_ROUNDS = 5  # for reference-only precisions
-PREPARING_SHARE = 0.1  # share of a row's time before the first turn, at most, where a GPU races
-ROOM_SHARE = 0.5  # share of the extension left to the run that a further candidate may take
-LEAST_EXTENSION_S = 1.0  # for rounds: less would settle nothing
+PREPARING_SHARE = 0.1  # most of a row's time before the first turn, where a GPU races
+ROOM_SHARE = 0.5  # most of the run's extension that one further candidate may take
+LEAST_EXTENSION_S = 1.0  # for rounds; less would settle nothing
 REFERENCE_COST = 2.0  # FP64 takes about twice as long to prepare as the slowest of the others
 
 
@@ -37,7 +37,7 @@ class Race:
         self._budget = RoundBudget(plan, context.now, share)
         self._blocks = BlockRunner(plan, context, self.preparation, self._budget)
         self._active: list[PreparedCase] = []  # still racing
-        self._late: list[Case] = []  # enter once the others are decided
+        self._late: list[Case] = []  # to enter once the others are decided
         self._order = entry_order(plan, context.machine.cpu)
         self._is_deciding = True  # until the reference-only precisions race
         self._number = 0  # index of the next round
@@ -56,9 +56,9 @@ class Race:
             disturbance = self._enter_watched()
             context.telemetry.begin()
             ended_by = self._run_rounds()
-            rounds = row.round  # a last one in which nothing was measured does not count
+            rounds = row.round  # a last round in which nothing was measured does not count
             self._give_back()
-            # The budget did not last for the decision: these cannot enter.
+            # The budget ran out before the decision, so these cannot enter.
             for case in self._late:
                 self.preparation.finish(case, "skipped", self.preparation.refusals.untried(case))
             self._late = []
@@ -71,26 +71,26 @@ class Race:
             context.record(ev.RaceEnded, scenario=scenario, rounds=rounds, ended_by=ended_by)
             if self._number:
                 self._report_warnings(disturbance, ended_by)
-            self._finish(decided)  # even if the race of the others is cut short
+            self._finish(decided)  # even if the race for reference is cut short
         self._finish(self._active)
 
     def _run_rounds(self) -> str:
         """Rounds of the active candidates until their race is over; returns what ended it."""
-        first = self._number  # the race has looked at them from this round on
+        first = self._number  # from here on, `rounds` counts for the rules
         while True:
-            if (ended_by := self._race_those_in(first)) is not None:
+            if (ended_by := self._race_active(first)) is not None:
                 return ended_by
-            are_going_on = bool(self._active)
+            were_active = bool(self._active)
             if not self._enter_late():
                 break
-            if not are_going_on:
+            if not were_active:
                 first = self._number
         if self._active:
             return "rounds"
         return "budget" if self._left_s() <= 0 else "empty"
 
-    def _race_those_in(self, first: int) -> str | None:
-        """Rounds until all who are in have had the most, or until something ended the race."""
+    def _race_active(self, first: int) -> str | None:
+        """Rounds of the active candidates until the most rounds are reached or the race ends."""
         all_in = self._number  # the first round with all candidates
         most_rounds = MOST_ROUNDS if self._is_deciding else REFERENCE_ROUNDS
         if not self._number:
@@ -127,9 +127,9 @@ class Race:
         return self._share.until_s - self._context.now()
 
     def _spare_s(self, least_share: float = 0.0) -> float:
-        """Seconds by which the row may still be lengthened: only a table without --budget is.
+        """Seconds by which the row may still be lengthened, which only a table without --budget is.
 
-        The rows to come get an equal share, unless this one may take `least_share` of the whole.
+        All rows still to come share them equally, but this one gets at least `least_share`.
         """
         if not self._plan.scenario.owes_verdict or self._plan.source is not None:
             return 0.0
@@ -138,8 +138,8 @@ class Race:
         return max(least_share, 1 / self._share.rows) * whole_s - self._extended_s
 
     def _settling_s(self, rounds: int) -> float:
-        """Seconds beyond the row's share that may settle an answer that is open after `rounds`
-        rounds; 0 if nothing would, or if the run may not last that much longer."""
+        """Seconds beyond the row's share that may settle an answer which is open after `rounds`
+        rounds; 0 if more rounds would not, or if the run may not last that much longer."""
         round_s, spare_s = self._budget.round_s(self._active), self._spare_s()
         left_s = self._left_s()
         least = max(1, MIN_PAIRS - rounds)
@@ -147,7 +147,7 @@ class Race:
             return 0.0
         if not self._is_deciding or self._is_decided():
             return 0.0  # no round would change the answer
-        # Rounds are short if time was; more time makes them longer.
+        # More time also makes rounds longer, which were short for lack of it.
         missing_s = (stopping.PATIENCE - rounds) * round_s - left_s
         more_s = min(spare_s, max(LEAST_EXTENSION_S, missing_s))
         verdict = decide(self._context.report, self._plan.scenario)
@@ -172,13 +172,13 @@ class Race:
         """Prepare cases and let them race; False if none could be prepared.
 
         A case is skipped if no more than `need_s` seconds are left to the row, or no time for a
-        round of those that have joined.
+        round of the active candidates.
         """
         before = len(self._active)
         for case in cases:
             reserve_s = self._budget.first_round_s(self._active)
             least_s = max(need_s, reserve_s)
-            if self._number and len(self._active) > before:  # those wait for their first turn
+            if self._number and len(self._active) > before:  # new ones wait for their first turn
                 least_s = max(need_s, reserve_s + self.preparation.expected_s(case))
             prepared = self.preparation.prepare(case, least_s, reserve_s=reserve_s)
             if prepared is not None:
@@ -186,8 +186,8 @@ class Race:
         return len(self._active) > before
 
     def _make_room(self, case: Case) -> None:
-        """Lengthen the row for a candidate that could not be prepared within its time, by half of
-        what the run has to give, or all of it for the first candidate."""
+        """Lengthen the row for a candidate that its time is too short to prepare: by at most half
+        of the extension, or all of it for the first candidate."""
         round_s = max(0.0, self._budget.first_round_s(self._active))
         need_s = round_s + self.preparation.expected_s(case)
         more_s, run_left_s = need_s - self._left_s(), self._share.end_s - self._context.now()
@@ -196,22 +196,22 @@ class Race:
             self._extend(more_s)
 
     def _fit_first_round(self) -> None:
-        """Lengthen a row that has no time for a turn of each; the shortest come first then, since
-        the run may end before the others."""
+        """Lengthen a row that has no time for a turn of each.  The shortest then come first, since
+        the run may end before the rest."""
         short_s = self._budget.round_s(self._active) - self._left_s()
         if short_s > 0 and len(self._active) > 1:
             self._extend(min(short_s, max(0.0, self._spare_s(ROOM_SHARE))))
             self._active.sort(key=lambda prepared: prepared.sample_s)
 
     def _make_up(self) -> None:
-        """Lengthen the run by what this row took of the time of the rows to come."""
+        """Lengthen the run by the time that this row took from the rows to come."""
         over_s = min(-self._left_s(), self._spare_s(ROOM_SHARE))
         if self._share.rows > 1 and over_s >= LEAST_EXTENSION_S:
             self._extend(over_s)
 
     def _enter_watched(self) -> DisturbanceMonitor:
-        """Let the first candidates enter; the watch that begins covers their start-ups where these
-        count."""
+        """Let the first candidates enter, and return a monitor of the race, which covers their
+        start-ups if these count."""
         context, counts = self._context, self._plan.scenario.counts_start_up
         if not counts:
             self._enter_first()
@@ -230,13 +230,13 @@ class Race:
             else:
                 self._make_room(case)
                 self._enter([case])
-        self._give_back()  # preparing took less than it might have
+        self._give_back()  # preparing may have taken less than `_make_room` allowed
         self._active.sort(key=lambda prepared: order.first.index(prepared.case))
         self._late += filter(self.preparation.is_worth_it, order.late)
 
     def _gives_up(self, case: Case) -> bool:
-        """Whether a further candidate of a GPU has to wait until the others are decided, since its
-        preparation would take the time of their turns."""
+        """Whether a further candidate of a GPU must wait until the others are decided, since its
+        preparation would take too much of the time for their turns."""
         ready = (self._candidate(p) for p in self._active if p.case.device == case.device)
         if kind_of(case.device).on_host or not self._plan.decides:
             return False
@@ -246,7 +246,7 @@ class Race:
         return spent_s + self.preparation.longest_s > PREPARING_SHARE * share_s
 
     def _enter_late(self) -> bool:
-        """Let those enter that waited for the decision of the others; False if none does."""
+        """Let the late cases enter; False if none could be prepared."""
         late, self._late = self._late, []
         need_s = self.preparation.longest_s
         others_follow = self._share.rows > 1 or self._plan.of is not None
@@ -255,14 +255,12 @@ class Race:
         return self._enter(late, need_s)
 
     def _enter_joining(self) -> bool:
-        """Let those enter that promise to better a leader now, or that the source proposes.
-
-        False if none does.
-        """
+        """Let cases enter that may beat a leader, or that the source proposes; False if there are
+        none."""
         plan, context, left_s = self._plan, self._context, self._left_s()
         candidates = self._row_candidates()
         cases = refinements.due(plan, candidates) if left_s > self.preparation.longest_s else []
-        left_s -= MIN_PAIRS * self._budget.round_s(self._active)  # for the answer on who joins
+        left_s -= MIN_PAIRS * self._budget.round_s(self._active)  # to compare what joins
         if plan.source is not None and left_s > 0:
             with context.overhead.spending(PREPARING):
                 cases += plan.source.join(candidates, left_s)
@@ -289,8 +287,8 @@ class Race:
                 self._remove(leaving, standings)
 
     def _keep_protected(self, leaving: dict[str, Eliminated], standings: Standings) -> None:
-        """Take the protected cases out of `leaving` if there is time for the further rounds that
-        the interval of a lead needs."""
+        """Take the protected cases out of `leaving` if time is left for the rounds that the
+        interval of a lead needs."""
         kept = elimination.protected(standings)
         staying = [p for p in self._active if p.case.id in kept or p.case.id not in leaving]
         if self._budget.fits(staying, after=self._number, rounds=MIN_PAIRS - 1):
@@ -300,8 +298,8 @@ class Race:
                     prepared.deferred = eliminated.reason
 
     def _remove(self, leaving: dict[str, Eliminated], standings: Standings) -> None:
-        """Eliminate all of `leaving`.  A slow baseline keeps racing, but no longer counts for the
-        end of the race."""
+        """Eliminate all of `leaving`, except a slow baseline: it keeps racing, but the race may
+        end without it."""
         source = self._plan.source
         baseline = source.baseline(standings.candidates) if source is not None else None
         by_id = {prepared.case.id: prepared for prepared in self._active}
@@ -330,7 +328,7 @@ class Race:
         return [self._context.report.candidates[case.id] for case in self._plan.cases]
 
     def _standings(self, racing: Sequence[PreparedCase], rounds: int) -> Standings:
-        # A race for the decision and one of the reference-only precisions are apart.
+        # The race for the decision and that of the reference-only precisions are separate.
         apart = {case.id for case in self._order.reference_only}
         measured = [candidate for candidate in self._row_candidates() if candidate.blocks]
         return Standings(

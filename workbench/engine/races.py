@@ -11,7 +11,7 @@ from .overhead import IDLE
 from .race import Race
 from .workers import start_workers
 
-LEAST_SHARE_S = 1.5  # for a light row with a GPU: its first candidate takes most of a second
+LEAST_SHARE_S = 1.5  # for a light row with a GPU, whose first candidate takes most of a second
 PROFILE_SHARE = 0.25  # share of a row's time with --trace
 
 Conclude = Callable[[RowPlan, Race], None]
@@ -25,9 +25,9 @@ class Races:
         self._latest: Race | None = None
 
     def start_workers(self, rows: Sequence[RowPlan]) -> None:
-        """Start the workers that `rows` share, at once: all of them where a GPU races, since a CUDA
-        build takes longer to import than the share of a light row lasts, and otherwise those of the
-        row that comes first, unless their starts are its result."""
+        """Start shared workers together: all of them if a GPU races, since importing a CUDA build
+        takes longer than the share of a light row, otherwise those of the first row, unless their
+        starts are its result."""
         in_order = sorted(rows, key=_place)
         if not all(row.is_on_host for row in rows):
             start_workers(in_order, in_order, self._context, 1.0)
@@ -68,7 +68,7 @@ class Races:
         return report
 
     def point(self, row: RowPlan, until_s: float) -> None:
-        """Race one point of a crossover, announced only now."""
+        """Announce and race one point of a crossover."""
         context = self._context
         context.emit(planned(row, context.request, context.now()))
         self._race(row, Share(until_s, context.end_s))
@@ -90,8 +90,8 @@ class Races:
 
 
 def _place(row: RowPlan) -> tuple[bool, bool, bool, float]:
-    """The sort key of rows: first the one that leaves its fresh workers to the others.  Rows with
-    tails come late, then heavy ones, since these gain most from the time that others leave."""
+    """The sort key of rows: first the one whose fresh workers the others reuse, last those with
+    tails and heavy ones, which gain most from the time that others leave over."""
     scenario = row.scenario
     begins = scenario.shares_workers and row.is_on_host
     return row.after is not None, not begins, scenario.measures_tails, scenario.weight

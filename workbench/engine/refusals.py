@@ -1,4 +1,4 @@
-"""Why the candidates of a row are not even tried."""
+"""Why candidates of a row are not tried."""
 
 from dataclasses import replace
 
@@ -14,11 +14,11 @@ from ..worker.failures import SHARE_GPU, UNCAPTURED
 from .context import RunContext
 from .workers import NO_TURN, worker_key
 
-EMULATED = ("bf16", "fp16")  # precisions for which a CPU without their instructions uses FP32's
+EMULATED = ("bf16", "fp16")  # precisions that a CPU without their instructions emulates in FP32
 
 
 class Refusals:
-    """The reasons against the cases of one row, from what the run has shown so far."""
+    """Reasons against the cases of one row, from what the run has shown so far."""
 
     def __init__(self, plan: RowPlan, context: RunContext) -> None:
         self._plan, self._context = plan, context
@@ -30,7 +30,7 @@ class Refusals:
 
     def untried(self, case: Case, text: str = NO_TURN.message) -> Reason:
         """Why a case had no turn: it can never run here, or no time was left.  A precision that the
-        CPU emulates is slower (docs/measurement.md), so the evidence is complete without it."""
+        CPU emulates is slower (docs/measurement.md), so the evidence has no gap without it."""
         machine, software = self._context.machine, self._context.report.software
         if never := admission.beforehand(case, self._plan.workload, machine, software):
             return never
@@ -39,7 +39,7 @@ class Refusals:
         return Reason(NO_TIME, f"{text}; this CPU has no {missing}", NO_TURN.hint)
 
     def emulates(self, case: Case) -> str | None:
-        """The instructions for its precision that this CPU lacks; None where none are missing."""
+        """The instructions for its precision that this CPU lacks; None if it lacks none."""
         if case.device_kind != "cpu" or case.precision not in EMULATED:
             return None
         return lacking(case.precision, self._context.machine.cpu)
@@ -54,13 +54,13 @@ class Refusals:
         return case.id in self._context.pool.held(self._key(case))
 
     def compile_s(self, case: Case) -> float:
-        """Seconds that compiling a case may take, as others of its workload did in this run."""
+        """Seconds that compiling a case may take, from other cases of its workload in this run."""
         others = self._context.report.candidates.values()
         took_s = [c.setup.compile_s or 0.0 for c in others if c.case.workload == case.workload]
         return max(admission.COMPILE_S, *took_s)
 
     def _occupied(self, case: Case) -> Reason | None:
-        """Why a GPU that admits one process at a time is taken: another one races on it."""
+        """Why the case cannot use a GPU that admits one process at a time and has one already."""
         names = {self._key(other).name for other in self.neighbours(case)}
         if not (others := names - {self._key(case).name}):
             return None
@@ -69,8 +69,8 @@ class Refusals:
         return admission.taken(case.device, self._context.machine, why, remedy)
 
     def _uncaptured(self, case: Case) -> Reason | None:
-        """Why a CUDA graph cannot record the call: it could not in another precision, and each
-        attempt costs a worker."""
+        """Why a CUDA graph of the call is not tried again after it failed in another precision:
+        each attempt costs a worker."""
         if "graph" not in case.mode_words:
             return None
         candidates = self._context.report.candidates
@@ -79,8 +79,8 @@ class Refusals:
         return next((why for why in reasons if why and why.hint == UNCAPTURED), None)
 
     def _never_ready(self, case: Case) -> Reason | None:
-        """Why a reduced precision is not tried again on the CPU, in another mode or with other
-        loaders: each attempt costs its time, and the worker that all share."""
+        """Why a reduced precision that was not ready in time on the CPU is not tried in another
+        mode or with other loaders: each attempt costs its time and the shared worker."""
         if case.device_kind != "cpu" or case.precision not in EMULATED:
             return None
         of_all = replace(case, mode=None, tuning={})

@@ -1,4 +1,4 @@
-"""Where the rows of a run come from: its workloads, the ceilings, or a model of the user."""
+"""Where the rows of a run come from: workloads, ceilings, or the user's model or code."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ class TableRows:
 
     _context: RunContext
     _rows: list[RowPlan]
-    reserved_s: float = 0.0  # that the races leave for `conclude`
+    reserved_s: float = 0.0  # seconds that the races leave for `conclude`
 
     def rows(self) -> list[RowPlan]:
         """The rows with their candidates; UsageError if the request cannot be met here."""

@@ -10,13 +10,13 @@ from ..worker.block import LEAD_IN_CAP_S, LEAD_IN_SAMPLES
 from .context import Share
 from .preparation import PreparedCase
 
-BLOCK_S = 0.2  # a block, if the budget allows: a resumed worker is 3-6 % slow at its start
-# In a shared worker, which is never frozen, and for tails: stalls come in some blocks only.
+BLOCK_S = 0.2  # of a block, if the budget allows: a resumed worker starts 3-6 % slow
+# In a shared worker, which is never frozen, and for tails, where more blocks catch more stalls.
 SHORT_BLOCK_S = 0.1
 SHORTEST_BLOCK_S = 0.03
 ROUNDS_WANTED = 8
 TAIL_ROUNDS_WANTED = 16
-TAIL_SAMPLES = 34  # per block: three of them have the hundred that a 99th percentile needs
+TAIL_SAMPLES = 34  # per block: three blocks have the 100 samples that a 99th percentile needs
 LONGEST_TAIL_BLOCK_S = 1.0
 LEAST_ROUNDS = 2  # rounds of a candidate that races alone
 OVERDRAFT = 0.05  # share of the run's time left that the rounds for an interval may borrow
@@ -30,7 +30,7 @@ def longest_lead_in_s(device: str, sample_s: float) -> float:
 
 
 def least_samples(scenario: Scenario, sample_s: float) -> int:
-    """Samples that a block has at least, however long they take."""
+    """The least number of samples in a block, however long they take."""
     if not scenario.measures_tails:
         return 1
     return max(1, min(TAIL_SAMPLES, int(LONGEST_TAIL_BLOCK_S / max(sample_s, 1e-9))))
@@ -68,10 +68,9 @@ class RoundBudget:
         return sum(self.turn_s(prepared, field) for prepared in field)
 
     def first_round_s(self, field: Collection[PreparedCase]) -> float:
-        """Seconds that a first round of `field` takes, so that preparing more cases cannot use up
-        the whole share.
+        """Seconds to reserve for a first round of `field` while more cases are prepared.
 
-        A second candidate may use the time of the rows to come, since one alone is no race.
+        A second candidate may use the time of the rows to come, since a race needs two.
         """
         spare_s = self._share.end_s - self._share.until_s
         return 2 * self.round_s(field) - spare_s if len(field) == 1 else self.round_s(field)
@@ -83,8 +82,8 @@ class RoundBudget:
     def usable_s(self, field: Collection[PreparedCase], *, after: int) -> float:
         """Seconds that the row may use after `after` rounds.
 
-        Several candidates with too few rounds for an interval may borrow from the rows to come, and
-        so may one with a single round, which shows no spread.
+        It may borrow from the rows to come while the rounds are too few for an interval, or while a
+        lone candidate has a single round, which shows no spread.
         """
         now = self._now()
         may_borrow = after < (MIN_PAIRS if len(field) > 1 else LEAST_ROUNDS)
@@ -92,5 +91,5 @@ class RoundBudget:
         return max(self._share.until_s - now, borrowed_s)
 
     def outlasts_run(self, prepared: PreparedCase, field: Collection[PreparedCase]) -> bool:
-        """Whether a turn of this case would end after the time of all rows."""
+        """Whether a turn of this case would end after the time for all rows."""
         return self._now() + self.turn_s(prepared, field) > self._share.end_s

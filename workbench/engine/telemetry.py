@@ -1,4 +1,4 @@
-"""Telemetry of CPU and GPUs while candidates are measured, and the warnings it gives rise to."""
+"""Telemetry of CPU and GPUs while candidates are measured, and the warnings from it."""
 
 import time
 from collections import defaultdict
@@ -23,17 +23,17 @@ HOST_EVERY_S = 0.5
 SLOWED = 0.02  # share of the time measured on a GPU
 CLOCK_MOVED = 0.15  # drop from the highest to the lowest clock in one candidate's blocks
 CLOCK_LOW = 0.5  # share of the card's maximum clock, under load
-# Least time of an energy counter's steps that count: one lasts 0.1 s, and shorter windows are off
-# by a fifth.
+# Least time of counter readings for a mean power: counters advance every 0.1 s, and shorter windows
+# are off by a fifth.
 LEAST_COUNTED_S = 5.0
-OWN_SHARE = 0.9  # share of a reading's time that must be one case's own for it to count
+OWN_SHARE = 0.9  # share of a reading's time that must belong to one case
 ENOUGH_CLOCKS = 4  # minimum readings to judge the spread of clocks
 # A card at full load normally runs at its power limit: recorded, but no reason for a warning.
 NORMAL = frozenset({"sw_power_cap"})
 
 HARDWARE = ("hw_thermal_slowdown", "hw_power_brake_slowdown")
 
-Span = tuple[float, float]  # begin and end on the host's clock, which goes on during a pause
+Span = tuple[float, float]  # begin and end on the host's clock, which runs during a pause
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class _Watched:
     card: Gpu | None = None  # the GPU as detected before the run
 
     def begin(self) -> None:
-        """Begin a race; of the readings before it only the last one is kept."""
+        """Begin a race: keep the last reading before it only."""
         self.readings = self.readings[-1:]
         self.blocks.clear()
         self.turns.clear()
@@ -66,11 +66,11 @@ class _Watched:
         return [r for r in self.readings if any(began < r.at_s <= ended for began, ended in spans)]
 
     def slowed(self) -> dict[str, float]:
-        """Share of the race's time on this GPU lost to each cause."""
+        """Share of the race's time on this GPU (0 to 1) that each cause slowed, by its name."""
         return self._counted() | self._seen()
 
     def _seen(self) -> dict[str, float]:
-        """The share of readings that show a cause which no counter of every driver has."""
+        """The share of readings that show a cause for which not every driver has a counter."""
         states = [reading.state for case_id in self.blocks for reading in self.within(case_id)]
         seen = [s.clock_event_reasons for s in states if s.clock_event_reasons is not None]
         if len(seen) < ENOUGH_CLOCKS:
@@ -79,13 +79,13 @@ class _Watched:
         return {cause: share for cause, share in shares.items() if share > 0}
 
     def _counted(self) -> dict[str, float]:
-        """The same by the driver's counters."""
+        """Shares of time for the causes that the driver's counters cover."""
         counted = [(r.at_s, r.state.slowed_s) for r in self.readings if r.state.slowed_s]
         busy_s = sum(end - begin for turns in self.turns.values() for begin, end in turns)
         if len(counted) < 2 or not busy_s:
             return {}
         (began_s, first), (ended_s, last) = counted[0], counted[-1]
-        if self.card is not None and self.card.is_busy:  # others' work counts between our turns
+        if self.card is not None and self.card.is_busy:  # counters also run between our turns
             busy_s = max(busy_s, ended_s - began_s)
         shares = {cause: (last[cause] - first.get(cause, last[cause])) / busy_s for cause in last}
         return {cause: min(1.0, share) for cause, share in shares.items() if share > 0}
@@ -163,9 +163,9 @@ class MachineTelemetry:
     def measured(
         self, case_id: str, device: str, began_s: float, ended_s: float, *, turn_s: float = 0.0
     ) -> None:
-        """Note that a block of this case ran on `device` and has just ended, by the host's clock.
+        """Note that a block of this case on `device` has just ended; times are on the host's clock.
 
-        Its whole turn took `turn_s`: a lead-in is the same work, but at clocks that still rise.
+        Its whole turn took `turn_s`, with a lead-in of the same work at clocks that still rise.
         """
         watched = self._watched.get(device)
         if watched is not None:
@@ -199,7 +199,7 @@ class MachineTelemetry:
         )
 
     def warnings(self, subject: str, own: Collection[int]) -> list[Warning]:
-        """Warnings about the devices during the race for `subject`, by the processes `own`."""
+        """Warnings about the devices during the race for `subject`; `own` are our process ids."""
         return [
             msgspec.structs.replace(warning, subject=subject)
             for device, watched in self._watched.items()
@@ -209,7 +209,8 @@ class MachineTelemetry:
 
 
 def _counted_power(readings: list[_Reading], turns: list[Span]) -> float | None:
-    """Mean power between readings that enclose little else than these turns."""
+    """Mean watts over the intervals between readings that lie almost wholly in these turns; None if
+    they are too short."""
     energy_j = time_s = 0.0
     for one, two in pairwise(r for r in readings if r.state.energy_j is not None):
         between = two.at_s - one.at_s
@@ -243,14 +244,14 @@ def _throttled(device: str, watched: _Watched) -> Iterator[Warning]:
 
 
 def _is_normal(watched: _Watched) -> bool:
-    """Whether only what is normal at full load lowers the clock."""
+    """Whether the only causes of a lower clock are normal at full load."""
     counted = {cause for cause, share in watched.slowed().items() if share >= SLOWED}
     return bool(counted) and counted <= NORMAL
 
 
 def _moved(device: str, watched: _Watched) -> Iterator[Warning]:
     if _is_normal(watched):
-        return  # the clock of a healthy card moves too, and no cooling helps
+        return  # the power limit moves the clock of a healthy card too, and cooling does not help
     for case_id in watched.blocks:
         states = [reading.state for reading in watched.within(case_id)]
         clocks = [state.sm_clock_mhz for state in states if state.sm_clock_mhz]
@@ -262,7 +263,7 @@ def _moved(device: str, watched: _Watched) -> Iterator[Warning]:
 
 
 def _held_low(device: str, watched: _Watched) -> Iterator[Warning]:
-    """Clock and PCIe link that stay low under load; an idle card lowers both on purpose."""
+    """Clock or PCIe link that stay low under load; an idle card lowers both on purpose."""
     card, blocks = watched.card, watched.blocks
     busy = [reading.state for case_id in blocks for reading in watched.within(case_id)]
     if card is None or len(busy) < ENOUGH_CLOCKS:
@@ -288,8 +289,8 @@ def _held_low(device: str, watched: _Watched) -> Iterator[Warning]:
 def _intruders(device: str, watched: _Watched, own: Collection[int]) -> Iterator[Warning]:
     """Processes that started on the GPU during the race.
 
-    NVML in a container may report the host's process ids, which mean nothing here.  So they count
-    only if one of our own workers, which has just used the GPU, is among them.
+    NVML in a container may report the host's process ids, which mean nothing here.  They count only
+    if they include one of our own workers, which has just used the GPU.
     """
     seen = {process.pid for r in watched.readings for process in r.state.processes or ()}
     if seen.isdisjoint(own):

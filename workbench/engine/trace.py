@@ -27,7 +27,7 @@ class TraceFile:
         self._end_us = 0.0
 
     def add(self, case: str, events: list[dict[str, Any]]) -> None:
-        """Append the events of one case, whose processes are named after it."""
+        """Append the events of one case; their processes get its name."""
         timed = [event for event in events if event.get("ph") != "M" and "ts" in event]
         if not timed:
             return
@@ -49,8 +49,8 @@ class TraceFile:
         return msgspec.json.encode({"traceEvents": self.events, "displayTimeUnit": "ms"})
 
     def write(self, request: Request, report: Report, control: Control) -> Trace | Warning | None:
-        """Write the file once, if one is wanted; a warning if nothing was profiled, or if it
-        cannot be written, also because a FIFO's reader takes nothing while the run ends."""
+        """Write the file once, if one is wanted; a warning if nothing was profiled or the file
+        cannot be written, for example because the reader of a FIFO does not read."""
         target, self._target = self._target, None
         if target is None:
             return None

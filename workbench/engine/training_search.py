@@ -26,8 +26,8 @@ class TrainingSearch(OwnSearch):
         self._led: set[str] = set()  # leaders whose neighbours were tried
 
     def _here(self, case: Case) -> Case:
-        """The case at this row's batch, with no more loaders than a sample has steps: a sample
-        holds whole rounds of the loaders."""
+        """The case at this row's batch, with at most as many loaders as a sample has steps, since a
+        sample holds whole rounds of all loaders."""
         here = super()._here(case)
         most = training.steps_per_sample(self._space, here.batch, here.device)
         here = replace(here, params={**here.params, "batches": most})
@@ -37,7 +37,7 @@ class TrainingSearch(OwnSearch):
 
     def _plan(self) -> list[Stage]:
         if self._first is not None:
-            return [self._carry_over, self._vary_settings]
+            return [self._repeat_best, self._vary_settings]
         return [self._change, self._vary_settings]
 
     def _start(self) -> list[Case]:
@@ -48,7 +48,7 @@ class TrainingSearch(OwnSearch):
         return self._new(plain) or self._new(found)
 
     def gap(self, candidates: Sequence[Candidate]) -> str:
-        """Other precisions and modes, and the compiled form of a leader in eager torch."""
+        """In words: other precisions and modes, or compiled code that lacked time."""
         self.candidates = candidates
         names = [CHANGED] if self._first is None and self._change(0.0) else []
         is_late = "compile" in self._exports.late and not has_compiled(candidates)
@@ -57,8 +57,8 @@ class TrainingSearch(OwnSearch):
         return listed(names) if names else ""
 
     def _change(self, left_s: float) -> list[Case]:
-        """The next precision, the code's own first: one that takes too long ends the worker of all,
-        as FP16 on a CPU may."""
+        """The next precision, the code's own first: one that takes too long, as FP16 on a CPU may,
+        ends the worker that all share."""
         found = training.start(self._space)
         kinds = dict.fromkeys(case.precision for case in found)
         groups = (self._new(c for c in found if c.precision == kind) for kind in kinds)

@@ -1,4 +1,4 @@
-"""The variants of an ONNX model as candidates, be it the user's own or exported from a module."""
+"""The variants of an ONNX model, the user's own or exported from a module, as candidates."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,19 +16,19 @@ from ..report.candidate import Candidate
 from ..worker.recipe import ORIGINAL, Recipe
 from .model_variants import NO_TIME, ModelVariants
 
-NEAR = 1.25  # times the smallest error: variants as suitable to start a mix from
-MOST_LISTED = 3  # variants that no time was left for, by name
+NEAR = 1.25  # times the smallest error, up to which a variant may start a mix
+MOST_LISTED = 3  # variants listed by name that lacked time
 # Times the error limit.  In `make own` 17 modules exceeded the limit with a scale per channel, and
-# none of these kept it with a scale per tensor.
+# all of these exceeded it with a scale per tensor.
 FAR = 2.0
 TOO_COARSE = "with a scale per channel its error is far above the limit; --thorough measures it"
-MIX_GAIN = 0.95  # times the leader's time: a variant over the limit must be faster to be mixed
-BUILD_SHARE = 0.4  # longest time for a variant without which there is no race, of the budget
-JOIN_SHARE = 0.2  # time that must be left for a new variant, of the budget
-JOIN_LEAST_SHARE = 0.08  # time that must be left for another way to run a variant, of the budget
-MIX_SHARE = 0.5  # time for a search of nodes to leave in FP32, of the time left
+MIX_GAIN = 0.95  # times the leader's time, below which a variant over the limit is mixed
+BUILD_SHARE = 0.4  # most of the budget to build a variant that the race cannot start without
+JOIN_SHARE = 0.2  # of the budget, which must be left for a new variant
+JOIN_LEAST_SHARE = 0.08  # of the budget, which must be left to run a built variant another way
+MIX_SHARE = 0.5  # of the time left, to search for nodes to leave in FP32
 MOST_CANDIDATES = 16  # in a default run
-RIVALS = 3  # number of next best candidates to try with the leader's threads
+RIVALS = 3  # next best candidates to try with the leader's threads
 
 
 def case_of(proposal: Proposal, scenario: Scenario) -> Case:
@@ -48,7 +48,7 @@ def case_of(proposal: Proposal, scenario: Scenario) -> Case:
 
 @dataclass(eq=False)
 class VariantSearch:
-    """Turns proposals into cases of any row: those that wait, a mix, and those near the leader."""
+    """Turns proposals into cases: those that wait, a mix, and neighbours of the leader."""
 
     waiting: list[Proposal]
     space: SearchSpace
@@ -58,21 +58,19 @@ class VariantSearch:
     _is_mixed: bool = False
 
     def stop(self) -> None:
-        """Record the variants that no time was left for."""
+        """Record that no time is left for the variants that wait."""
         self.variants.leave_out(proposal.recipe for proposal in self.waiting)
         self.waiting.clear()
 
     def gap(self, candidates: Sequence[Candidate] = ()) -> str:
-        """After the race: the variants that no time was left to build."""
+        """After the race: the variants that lacked time to be built, in words."""
         self.stop()
         late = [name for name, why in self.variants.left_out.items() if why == NO_TIME]
         return listed(late, MOST_LISTED) if late else ""
 
     def next(self, measured: Iterable[Candidate], scenario: Scenario, until_s: float) -> list[Case]:
-        """The next variant that waits, if it is built before `until_s`.
-
-        One at a time: what was measured so far is an answer already, should time run out.
-        """
+        """The next variant that waits, if it can be built before `until_s`; one at a time, since
+        time may run out."""
         cases, too_coarse = list[Case](), self._too_coarse(measured, scenario)
         while self.waiting and not cases:
             recipe = self.waiting[0].recipe
@@ -113,7 +111,7 @@ class VariantSearch:
         return cases
 
     def proposal(self, case: Case) -> Proposal:
-        """The proposal that `case` was made from, or would be."""
+        """The proposal that corresponds to `case`."""
         recipe = self._recipes.get(variant_of(case), ORIGINAL)
         return Proposal(recipe, case.device, case.threads, case.mode, case.backend)
 
@@ -137,8 +135,8 @@ class VariantSearch:
     def _worth_mixing(
         self, measured: Iterable[Candidate], leader: Candidate, scenario: Scenario
     ) -> Candidate | None:
-        """The fastest static variant that only its error keeps from leading, among the smallest
-        errors."""
+        """The fastest of the static variants with the smallest errors, if its error alone keeps it
+        from leading."""
         errors = [
             (c.accuracy.worst, c)
             for c in measured
@@ -150,19 +148,19 @@ class VariantSearch:
         ]
         least = min((error for error, _ in errors), default=0.0)
         near = [c for error, c in errors if error <= NEAR * least]
-        if not convolves(self.space):  # in a chain of products, operators between them cost more
+        if not convolves(self.space):  # between products, changing precision costs more
             near = [c for c in near if "products" in (c.case.quantization or "")] or near
         return min(near, key=lambda c: c.min_s, default=None)
 
 
 @dataclass(eq=False)
 class CandidateSearch(VariantSearch, CandidateSource):
-    """The candidate source of a model's row: first planned proposals, then a local search."""
+    """The candidate source of a model's row: planned proposals, then a local search."""
 
     scenario: Scenario = field(kw_only=True)
 
     def start(self) -> list[Case]:
-        """The cases to start with: the model as given, otherwise the first variant."""
+        """The cases to start with: the model as given, or else the first variant."""
         context, scenario = self.variants.context, self.scenario
         until_s = context.now() + BUILD_SHARE * context.request.budget
         given = [proposal for proposal in self.waiting if proposal.recipe == ORIGINAL]
@@ -198,7 +196,7 @@ class CandidateSearch(VariantSearch, CandidateSource):
         return self.admit(new[:room], scenario, until_s)
 
     def baseline(self, candidates: Sequence[Candidate]) -> str | None:
-        """The fastest run of the model as given, on the CPU."""
+        """The id of the fastest candidate of the model as given on the CPU."""
         on_cpu = [c for c in candidates if c.case.device == "cpu"]
         given = [c for c in on_cpu if self.proposal(c.case).recipe == ORIGINAL]
         usable = [c for c in given if not exceeds_error_limit(c, self.scenario)]

@@ -16,7 +16,7 @@ from ..records.reason import BUDGET, Reason
 from .context import START_S, RunContext
 from .overhead import STARTING
 
-# Reasons of a workload for what it cannot do on this machine, as opposed to a failure.
+# Codes of reasons that mean "cannot run on this machine", which is not a failure.
 CANNOT_HERE = (
     "driver_too_old",
     "gpu_busy",
@@ -46,10 +46,10 @@ def settings_of(request: Request, machine: Machine, run_id: str) -> WorkerSettin
 
 
 def worker_key(case: Case, scenario: Scenario | None = None) -> WorkerKey:
-    """The worker that `case` shares with others, or has to itself where `scenario` asks for it, or
-    because compiling for a GPU may take its worker along."""
+    """The worker of `case`: shared with others, or its own if `scenario` requires that or the case
+    may crash its worker."""
     on_gpu, words = case.device_kind == "gpu", case.mode_words
-    # A capture that fails takes its process along; see `isolates` for the others.
+    # A failed capture of a CUDA graph ends its process; see `isolates` for the others.
     is_risky = case.is_compiled or case.tuning.get("workers") or (on_gpu and "graph" in words)
     apart = (
         (on_gpu and case.is_compiled)
@@ -67,7 +67,7 @@ def worker_key(case: Case, scenario: Scenario | None = None) -> WorkerKey:
 def outcome(reason: Reason, *, is_late: bool) -> tuple[str, Reason]:
     """The status and reason of a case whose worker failed or refused it.
 
-    A timeout is no failure if `is_late`, and neither is what this machine cannot do.
+    A timeout with `is_late`, or a case that cannot run on this machine, is not a failure.
     """
     if reason.code == "timeout" and is_late:
         return "skipped", NO_TURN
@@ -77,10 +77,10 @@ def outcome(reason: Reason, *, is_late: bool) -> tuple[str, Reason]:
 def start_workers(
     rows: Sequence[RowPlan], table: Sequence[RowPlan], context: RunContext, share: float
 ) -> bool:
-    """Start the workers that `rows` share before their share of the time begins; see decision 024.
+    """Start the workers of `rows` before their share of the time begins; see decision 024.
 
-    The table needs most of them anyway.  False if one takes longer than the run, or, for a worker
-    that the table does not need, longer than the share.
+    A worker that `table` uses too has until the end of the run, another only `share` of that.
+    False if one was not ready in time.
     """
     machine, in_time = context.machine, True
     shared = {worker_key(case, row.scenario) for row in table for case in row.cases}
@@ -90,8 +90,8 @@ def start_workers(
         for case in row.cases
         if beforehand(case, row.workload, machine, context.report.software) is None
     )
-    # A row that takes these start-up times for its own needs some that no other import slowed, and
-    # compares those of one library.
+    # If start-up times are a row's result, other imports must not slow them down, and those that
+    # are compared, of one library, must run under the same load.
     compares = any(row.scenario.shares_workers for row in table)
     most = max(1, machine.cpu.effective_cores // (2 if compares else 1))
     for keys in _together(needed, machine, most, by_library=compares):
@@ -111,7 +111,7 @@ def start_workers(
 def _together(
     keys: Iterable[WorkerKey], machine: Machine, most: int, *, by_library: bool
 ) -> Iterator[list[WorkerKey]]:
-    """The workers that start at once: up to `most`, of one library only if asked for."""
+    """The workers in groups that start at once, of up to `most`, each of one library if asked."""
     taken: set[str] = set()  # GPUs on which a second worker would end the first
     groups: dict[str, list[WorkerKey]] = {}
     for key in keys:
