@@ -1,4 +1,4 @@
-"""Reasons not to race a case, from its work and the machine: pure functions."""
+"""Reasons not to race a case, from its work and the machine."""
 
 import math
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ from ..report.candidate import Candidate
 from ..text import units
 from ..worker.failures import SHARE_GPU
 
-GPU_SHARE = 0.9  # share of the free GPU memory that a case may take; other processes need some too
-NOT_WORTH_RACING = 3.0  # times the time of the best: not raced on, or not at all
-COMPILE_S = 30.0  # seconds for a training step on two cores, with nothing in torch's cache
-AUTOTUNE_S = 90.0  # seconds with max-autotune, which times many kernels: an estimate
-# Cards run above the rated clock that a datasheet's peak stands for: 989 TFLOP/s of an H200 mean
-# 1.83 GHz (132 multiprocessors, 4,096 operations a cycle), and NVML reports clocks up to 1.98 GHz.
+GPU_SHARE = 0.9  # of the free GPU memory that a case may take; other processes need some too
+NOT_WORTH_RACING = 3.0  # a candidate this many times as slow as the best leaves or does not enter
+COMPILE_S = 30.0  # for a training step on two cores, with nothing in torch's cache
+AUTOTUNE_S = 90.0  # an estimate for max-autotune, which times many kernels
+# A datasheet's peak assumes a rated clock, which cards exceed: the 989 TFLOP/s of an H200 imply
+# 1.83 GHz (132 multiprocessors, 4,096 operations a cycle), but NVML reports up to 1.98 GHz.
 BEYOND_DATASHEET = 1.25
 SMALLER = "choose a smaller size or batch"
 WINOGRAD = 4.0  # largest saving of operations (Lavin and Gray 2016, arXiv:1509.09308)
@@ -36,7 +36,7 @@ def beforehand(
     *,
     held_bytes: float = 0.0,
 ) -> Reason | None:
-    """Why a case is not even tried; `held_bytes` is the memory that others hold on its device."""
+    """Why a case is not tried; `held_bytes` is the memory that others hold on its device."""
     work, have = workload.work(case), machine.memory.available_bytes
     need = work.memory_bytes
     if refusal := beyond_host(work, machine):
@@ -54,7 +54,7 @@ def beforehand(
                 return why
             package = software.packages.get(onnx_cuda.GPU_PACKAGE)
         gpu = next((g for g in machine.gpus if g.device == case.device), None)
-        if gpu is None:  # a value of a command's {device}
+        if gpu is None:  # the user named it as a value of a command's {device}
             return Reason("no_device", f"there is no {case.device} here", "see workbench detect")
         if refusal := _unusable(gpu, package) or _beyond(case, gpu):
             return refusal
@@ -94,7 +94,7 @@ def _unusable(gpu: Gpu, package: Package | None) -> Reason | None:
 
 
 def _beyond(case: Case, gpu: Gpu) -> Reason | None:
-    """Why this model of GPU cannot compute a case."""
+    """Why this model of GPU cannot compute a case; None if it can."""
     for wanted in (case.precision, *case.mode_words, *(["compile"] if case.is_compiled else [])):
         least = LEAST_CAPABILITY.get(wanted, (0, 0))
         if gpu.is_below(least):
@@ -120,7 +120,7 @@ def unpriced(case: Case, objective: str, price_per_hour: float | None) -> Reason
 
 
 def too_long_to_compile(case: Case, left_s: float, compile_s: float) -> Reason | None:
-    """Why compiling a case, `compile_s` seconds, does not fit into `left_s`, those of its row."""
+    """Why compiling a case in `compile_s` seconds does not fit into the `left_s` of its row."""
     needed_s = max(compile_s, AUTOTUNE_S) if "max-autotune" in case.mode_words else compile_s
     if not case.is_compiled or left_s >= needed_s:
         return None
@@ -131,7 +131,7 @@ def too_long_to_compile(case: Case, left_s: float, compile_s: float) -> Reason |
 def small_probe_of(case: Case, workload: Workload, cpu: Cpu | None) -> tuple[Case, Case] | None:
     """A small case and its FP32 counterpart, to be timed before `case` is prepared.
 
-    None if there is no need: the precision is not a reduced one, or the processor has it natively.
+    None if the precision is not a reduced one, or the processor has it natively.
     """
     if case.precision not in REDUCED or (cpu is not None and native(case.precision, cpu)):
         return None
@@ -146,7 +146,7 @@ def slower_precision(
 ) -> Reason | None:
     """Why a reduced precision that takes `factor` times the time of FP32 is not worth racing.
 
-    `where` says at which job or when, `shown` is the factor to name; None if it is not that slow.
+    None if it is.  `where` says at which job or when, and `shown` is the factor to name.
     """
     if factor < NOT_WORTH_RACING:
         return None
@@ -178,13 +178,10 @@ def slower_in_any_mode(
 
 def most_ops_per_s(case: Case, machine: Machine, ranks: int = 1) -> float | None:
     """Operations per second that a case's devices cannot exceed: the bound of the CPU's instruction
-    set, or 1.25 times the peak of the GPU's datasheet (assets/devices.toml).
-
-    None for a GPU or a precision that is not listed.
-    """
+    set, or 1.25 times the peak of the GPU's datasheet (assets/devices.toml).  None if unknown."""
     if case.device == "cpu":
         bound = bound_ops_per_s(case.precision, machine.cpu, _threads(case, machine))
-        return None if bound is None else bound * ranks  # they may run on as many machines
+        return None if bound is None else bound * ranks  # ranks may run on as many machines
     name = next((gpu.name for gpu in machine.gpus if gpu.device == case.device), None)
     sheet = datasheets.load().get(name or "")
     peak = sheet.peak_ops_per_s.get(case.precision) if sheet else None
@@ -194,7 +191,7 @@ def most_ops_per_s(case: Case, machine: Machine, ranks: int = 1) -> float | None
 def impossible_rate(
     case: Case, ops_per_s: float, machine: Machine, ranks: int = 1, *, convolves: bool = False
 ) -> Reason | None:
-    """Why a rate cannot be right: it is more than the device can do.
+    """Why a rate is impossible on its device; None if it is possible.
 
     `convolves` as in `Workload`: algorithms for convolutions may save operations.
     """

@@ -45,8 +45,8 @@ def fill_cases(
     installed: Collection[str] | None = (),
 ) -> None:
     """Fill in the candidates of each row; UsageError if the filters leave a row without any, or if
-    a workload that the user named cannot describe them.  Of optional backends those count that are
-    `installed`, or all where that is unknown (None)."""
+    a workload that the user named cannot describe them.  Optional backends take part if they are
+    `installed`, or all if that is unknown (None)."""
     gpus = gpu_devices(request, machine)
     for row in rows:
         try:
@@ -58,7 +58,7 @@ def fill_cases(
                     f"{row.scenario.id} has {len(row.cases)} candidates, {MOST_CASES} at most: "
                     "narrow it with --device, --precision, --threads or --set"
                 )
-            # All that a race asks: a user's file that fails, fails now.
+            # All calls of a race, so that a user's file fails now if it does.
             for case in (*row.cases, *row.refining):
                 row.workload.work(case)
                 small_probe_of(case, row.workload, machine.cpu)
@@ -85,10 +85,10 @@ def fill_cases(
 
 
 def _refining(row: RowPlan, request: Request, machine: Machine) -> list[Case]:
-    """The cases that enter once they promise to better a leader.
+    """The cases that enter only once they may beat a leader.
 
-    These are, where a pick is asked for, compiled ones on GPUs, and fewer threads on a CPU whose
-    cores run several; and further numbers of loaders.  What the user names races at once.
+    These are further numbers of loaders and, in rows that end with a pick, compiled cases on GPUs
+    and fewer threads on a CPU with several threads per core.  What the user names races at once.
     """
     on_gpu = [case for case in row.cases if case.device_kind == "gpu"]
     found = [
@@ -203,13 +203,14 @@ def thread_counts(scenario: Scenario, request: Request, machine: Machine) -> lis
 
 
 def one_thread_per_core(cpu: Cpu) -> int | None:
-    """The usable physical cores, where more threads would run by default; None elsewhere."""
+    """The usable physical cores, if the CPU has several threads per core; else None."""
     physical = cpu.usable_physical_cores
     return physical if physical and physical < cpu.effective_cores else None
 
 
 def useful_thread_counts(cpu: Cpu, requested: Sequence[int] = ()) -> tuple[int, ...]:
-    """Requested counts, else powers of two, physical and all usable cores; the largest first."""
+    """The requested counts, else powers of two and the numbers of physical and of all usable cores;
+    the largest first."""
     if requested:
         return tuple(sorted(set(requested), reverse=True))
     cores = cpu.effective_cores

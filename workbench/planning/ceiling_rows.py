@@ -10,12 +10,12 @@ from .plan import RowPlan, plain_scenario
 from .request import Request
 
 PRODUCT, MEMORY, TRANSFER, LAUNCH = "matmul", "bandwidth", "transfer", "launch"
-MANY_CORES = 16  # from here on a larger product is needed to fill them
+MANY_CORES = 16  # from which a larger product is needed to fill them
 PRODUCT_SIZES = {"cpu": 2048, "gpu": 8192}
 BRIEF_SIZES = {"cpu": 1024, "gpu": 4096}
 FP64_GPU_SIZE = 4096  # many GPUs compute FP64 at a 32nd or 64th of their FP32 rate
 OUT_OF_CACHE = 4  # times the last-level cache, per array (STREAM, run rules)
-BRIEF_OUT_OF_CACHE = 1.5  # the three arrays of a triad together are more than four times as large
+BRIEF_OUT_OF_CACHE = 1.5  # the three arrays of a triad together are still 4.5 times as large
 # Share of the last-level cache per array, so that three arrays fit.  On a GPU a smaller one would
 # be read in less time than a launch takes.
 IN_CACHE = {"cpu": 1 / 8, "gpu": 1 / 4}
@@ -58,7 +58,7 @@ def _settings(
     if name == TRANSFER:
         ways = [way for way, mode in TRANSFERS if kind == "gpu" and mode == variant.mode]
         return [{"direction": way, "mib": LARGE_MIB} for way in ways]
-    # The cost of a launch is that of an eager one.
+    # Other modes than eager do not launch kernel by kernel.
     return [] if variant.mode else [{"wait": "no"}, {"wait": "yes"}]
 
 
@@ -71,7 +71,7 @@ def _bandwidths(machine: Machine, device: str, *, brief: bool) -> list[dict[str,
     found: list[dict[str, ParameterValue]] = [
         {"kernel": kernel, "mib": float(round(large))} for kernel in kernels
     ]
-    # A launch lasts as long as reading the L2 of a small GPU does.
+    # Reading the L2 of a small GPU takes no longer than a launch.
     if cache is not None and (device == "cpu" or cache >= LEAST_L2_BYTES):
         in_cache = IN_CACHE[kind_of(device).column] * cache / 2**20
         found.append({"kernel": "triad", "mib": in_cache})
@@ -100,7 +100,7 @@ def _row(
         for device in devices
         for setting in _settings(variant, name, machine, device, cores, brief=brief)
     ]
-    cases.sort(key=lambda case: case.device_kind == "cpu")  # a GPU's take less time
+    cases.sort(key=lambda case: case.device_kind == "cpu")  # GPU cases first, which are faster
     scenario = plain_scenario(
         workload,
         objective="throughput",

@@ -1,4 +1,4 @@
-"""Several values in one word: `64,100`, or `64..4096` for the doublings from one to the other."""
+"""Several values in one word: `64,100`, or `64..4096` for all doublings in that range."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _doublings(low: int | float, high: int | float) -> Iterable[int | float]:
 def parse(parameter: Parameter, text: str) -> list[ParameterValue]:
     """The values of `parameter` in `text`, each within its range.
 
-    Free text such as a path is one value, whatever it contains.
+    Text such as a path is one value, even with commas.
     """
     if isinstance(parameter.default, str):
         parts = text.split(",") if parameter.choices else [text]
@@ -59,7 +59,7 @@ def parse(parameter: Parameter, text: str) -> list[ParameterValue]:
 
 
 def coarse_to_fine(axes: Mapping[str, Sequence[V]]) -> list[dict[str, V]]:
-    """Every combination of the values, coarse first: a grid cut short still spans its range.
+    """Every combination of the values, coarse first, so that a grid cut short spans its range.
 
     On each axis the ends come first, then the middle, then the middles of the remaining gaps.
     """

@@ -1,6 +1,6 @@
-"""Fields of a dataclass that options of the command line set, and how they are written there.
+"""Fields of a dataclass that options of the command line set, and how to write them there.
 
-Also the objectives that two of the options take: the command line reads this without a request.
+The objectives of two options are here too, so that the command line need not load `request`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,6 @@ from typing import Any
 
 
 def set_by(name: str, default: Any) -> Any:
-    """A field that the option `name` sets."""
     return field(default=default, metadata={"option": name})
 
 
@@ -21,7 +20,7 @@ def given(options: Any) -> dict[str, Any]:
 
 
 def written(values: Mapping[str, Any]) -> Iterator[str]:
-    """Options with their values: a flag has True, and an option that repeats has a tuple."""
+    """The words of options: a flag has the value True, a repeated option a tuple."""
     for name, value in values.items():
         if value is True:
             yield name
@@ -32,6 +31,6 @@ def written(values: Mapping[str, Any]) -> Iterator[str]:
             yield from (part for text in texts for part in (name, text))
 
 
-# For the user's own model and code, the default first.
+# Objectives for the user's own model and code, the default first.
 OF_MODELS = ("latency", "throughput", "memory", "energy")
 OF_CODE = ("latency", "throughput")

@@ -1,7 +1,7 @@
 """From a request to the rows of a run.
 
-Wrong names and values are found here, before anything is measured.  The candidates of a row follow
-once the machine is known, see `cases`.
+Wrong names and values are refused here, before anything is measured.  `cases` fills in the
+candidates once the machine is known.
 """
 
 import math
@@ -31,7 +31,7 @@ MOST_ROWS = 512  # in one run
 class CandidateSource(ABC):
     """Proposes further candidates while their row races, and provides the files each one needs.
 
-    Unless a source says otherwise, all candidates of its row are known from the start.
+    By default it proposes none.
     """
 
     extra: Collection[str] = ()  # ids of cases whose absence leaves no gap in the evidence
@@ -41,18 +41,18 @@ class CandidateSource(ABC):
         """The files that `case` gets as `Setup.files`."""
 
     def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
-        """Cases that join after this round, which leaves the row `left_s` seconds."""
+        """Cases that join after this round, when the row has `left_s` seconds left."""
         return []
 
     def baseline(self, candidates: Sequence[Candidate]) -> str | None:
-        """The id of the case that keeps racing although it is slower: gains are stated over it.
+        """The id of the case that gains are stated over, so that it keeps racing although slower.
 
-        That is the first, the code as written unless an option leaves it out.
+        By default the first: the code as written, unless an option leaves it out.
         """
         return candidates[0].case.id if candidates else None
 
     def gap(self, candidates: Sequence[Candidate]) -> str:
-        """The forms that might have won but had no time to be made: "its INT8 forms", or ""."""
+        """The candidates that might have won but lacked time: "its INT8 forms"; "" if none did."""
         return ""
 
 
@@ -63,14 +63,14 @@ class RowPlan:
     scenario: Scenario
     workload: Workload
     cases: list[Case] = field(default_factory=list)
-    # Cases that join once they promise to better the leader of their device.
+    # Cases that join once they may beat the leader of their device.
     refining: list[Case] = field(default_factory=list)
     tuning: Mapping[str, Sequence[ParameterValue]] = field(default_factory=dict)  # if requested
     # The row's own values of the parameters for which several were requested.
     point: Mapping[str, ParameterValue] = field(default_factory=dict)
     source: CandidateSource | None = None  # proposes candidates that join during the race
     of: str | None = None  # the scenario whose crossover this row is a point of
-    after: str | None = None  # the row whose race has to come first
+    after: str | None = None  # id of the row that must race first
     protected: frozenset[str] = frozenset()  # ids of cases that a slow block does not eliminate
     what_if: list[WhatIf] = field(default_factory=list)  # recorded results of other devices
     prices: Mapping[str, float] = field(default_factory=dict)  # per hour, as given by the user
@@ -78,7 +78,7 @@ class RowPlan:
 
     @property
     def decides(self) -> bool:
-        """Whether it races until one can be picked; otherwise until all are well known."""
+        """Whether it races for a pick; otherwise it races until all medians are well known."""
         return self.scenario.owes_verdict or self.of is not None
 
     @property
@@ -92,14 +92,14 @@ def resolve(
 ) -> list[RowPlan]:
     """The rows that a request names, with their parameters checked but without candidates.
 
-    `own` are the ids of the user's file: without names only these race.
+    `own` are the ids in the user's file; if the request names no scenarios, only these race.
     """
     check(request)
     # Read once: the file of prices may change during the run.
     prices = given_prices(request.prices, request.price_file)
     if request.ceilings:
-        return []  # the rows of ceilings depend on the machine
-    if request.question is not None:  # its candidates follow once its subject was examined
+        return []  # they depend on the machine
+    if request.question is not None:  # its candidates follow once the code or model is examined
         scenario = request.question.scenario()
         rows = [RowPlan(scenario, catalog.load(scenario.workload))]
     elif request.every or request.workloads:
@@ -112,8 +112,8 @@ def resolve(
 def outline(
     request: Request, scenarios: Mapping[str, Scenario], own: Collection[str] = ()
 ) -> list[ev.RacePlanned] | None:
-    """Announce the rows of a table without loading their workloads, which would delay the first
-    frame of the screen; None where only `resolve` can check the request."""
+    """The events that announce the rows of a table, made without their workloads, whose loading
+    would delay the first frame; None if only `resolve` can check the request."""
     of_a_workload = request.workloads or request.every or request.settings or request.batch
     if of_a_workload or own or request.modes or request.ceilings or request.question is not None:
         return None
@@ -128,7 +128,7 @@ def outline(
 
 
 def _plain_rows(request: Request) -> list[RowPlan]:
-    """The rows of `run`: every variant of each workload, nothing to decide."""
+    """The rows of `run`: every variant of each workload, without a verdict."""
     if request.every:
         if request.workloads or request.settings or request.batch:
             text = "--all runs every workload with its defaults: leave out names, --set and --batch"
@@ -188,7 +188,8 @@ def _table(
 
 
 def _chosen(request: Request, scenarios: Mapping[str, Scenario], own: Collection[str]) -> list[str]:
-    """The named scenarios, else the user's own or all; those on request by name or --all only."""
+    """The named scenarios, else the user's own, else all except those on request, which take a name
+    or --all."""
     offered = list(request.scenarios or own or scenarios)
     named = request.scenarios or request.all_scenarios
     chosen = [name for name in dict.fromkeys(offered) if named or not scenarios[name].on_request]
@@ -216,7 +217,7 @@ def _row(name: str, request: Request, scenarios: Mapping[str, Scenario]) -> RowP
 
 
 def _check_countable(scenario: Scenario, request: Request) -> None:
-    """Refuse an objective that lacks its prices or its sensor."""
+    """Refuse an objective without its prices or its sensor."""
     if scenario.objective == "cost" and not (request.prices or request.price_file):
         prices = "--price cpu=PER_HOUR --price gpu=PER_HOUR, or --prices FILE"
         raise UsageError(f"{scenario.id} compares cost: add {prices}")
@@ -242,7 +243,7 @@ def _workload(name: str) -> Workload:
 
 
 def _spread(row: RowPlan, request: Request) -> list[RowPlan]:
-    """The rows of a request: one for each combination of several sizes or batches."""
+    """One row for each combination of the requested sizes and batches."""
     given = parse_settings(row.workload, request.settings)
     tuned = [p.name for p in row.workload.parameters if p.tuning and p.name in given]
     tuning = {name: given.pop(name) for name in tuned}
@@ -331,7 +332,7 @@ def _announced(scenario: Scenario, reproduce: str, **members: Any) -> ev.RacePla
 
 
 def _alone(request: Request, scenario: str, *, crossover: bool = False) -> Request:
-    """The request for this scenario alone, with the time of the whole table."""
+    """The request for this scenario alone, with the budget of the whole table."""
     return replace(
         request,
         trace=None,
@@ -343,7 +344,7 @@ def _alone(request: Request, scenario: str, *, crossover: bool = False) -> Reque
 
 
 def _reproduce(row: RowPlan, request: Request) -> str:
-    """The command that measures this row alone; that of its own run if it is carried over."""
+    """The command that measures this row alone; for a carried row, that of the run that did."""
     cut, name = request.resumes, row.scenario.id
     if cut is not None and name in cut.carried:
         return cut.old.report.rows[name].plan.reproduce

@@ -1,4 +1,4 @@
-"""Prices of devices per hour, as the user gives them; none are shipped."""
+"""Prices of devices per hour, which only the user gives."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ def given_prices(
     """Prices from `--price` texts such as `gpu=2.99` and the table [per_hour] of a `--prices` file.
 
     Keys are `cpu`, `gpu`, a device (`cuda:1`, `fake:0`) or one of `node_types`; a text overrides
-    the file.  UsageError says in one line what is wrong.
+    the file.  UsageError for anything else.
     """
     own: dict[str, str] = {}
     for text in texts:

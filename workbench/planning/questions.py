@@ -1,4 +1,4 @@
-"""The questions about the user's own model or code, as options of the command line ask them."""
+"""Questions about the user's own model or code, as options of the command line."""
 
 import math
 import os
@@ -22,14 +22,14 @@ PICKLES = (".pt", ".pth")
 MOST = 64  # combinations of the values of --over in one race
 TARGETS = {TORCH: "package.module:build, script.py, or model.pt2", FUNCTION: "package.module:work"}
 QUOTED = re.compile(r"""'[^']*'|"[^"]*"|\\.""")
-# What only a shell understands.
+# Syntax that only a shell understands.
 SHELL = re.compile(r"(?<!\S)(&&?|\|\|?|[12&]?>\S*|<)(?!\S)|;(?!\S)")
 _NAME = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 _MODULE_AND_NAME = re.compile(f"{_NAME}:{_NAME}")
 
 
 def check_share(option: str, share: float | None) -> None:
-    """Raise ValueError for a share that is none."""
+    """Raise ValueError unless `share` is None or a share."""
     if share is not None and not 0 < share <= 1:  # NaN fails this comparison
         raise ValueError(f"{option} must be above 0, and 1 at most")
 
@@ -75,7 +75,7 @@ class ModelQuestion:
         return found
 
     def scenario(self) -> Scenario:
-        """The scenario before anything is known about the model."""
+        """The scenario, before the model is read."""
         name = shown(Path(self.file).name)
         return Scenario(
             id="model",
@@ -108,13 +108,13 @@ class ModelQuestion:
         self.run_shapes()
 
     def options(self) -> Iterator[str]:
-        """The command-line options that ask the same."""
+        """The command-line options of this question."""
         return written({"--model": self.file, **given(self)})
 
 
 @dataclass(frozen=True)
 class OwnQuestion:
-    """The options that name the user's own code, and say what counts."""
+    """The options that name the user's own code and its objective."""
 
     kind: str  # one of worker.code.KINDS
     target: str
@@ -122,21 +122,21 @@ class OwnQuestion:
     objective: str = set_by("--objective", "latency")
     max_error: float | None = set_by("--max-error", None)  # relative; None: as suits the precision
     train: bool = set_by("--train", False)
-    # "device=cpu,cuda": values of a command's placeholders.
+    # Values of a command's placeholders, such as "device=cpu,cuda".
     over: tuple[str, ...] = set_by("--over", ())
-    until: str | None = set_by("--until", None)  # pattern of the line up to which it is timed
+    until: str | None = set_by("--until", None)  # pattern of the line that ends the timing
     pickled: bool = set_by("--allow-pickle", False)
     save_best: str | None = set_by("--save-best", None)  # folder
-    directory: str = ""  # where modules and files are found, if not where the user stands
+    directory: str = ""  # where modules and files are found; "": the current one
 
     def code(self, folder: str, directory: str, seed: int) -> Code:
-        """What the workers get."""
+        """The description of the code for workers."""
         same = "kind", "target", "arguments", "train", "pickled", "until", "max_error"
         own = {name: getattr(self, name) for name in same}
         return Code(folder=folder, directory=self.directory or directory, seed=seed, **own)
 
     def scenario(self) -> Scenario:
-        """The scenario before anything is known about the code."""
+        """The scenario, before the code is examined."""
         name = shown(self.code("", "", 0).name, 60)
         return Scenario(
             id=OWN,
@@ -152,7 +152,6 @@ class OwnQuestion:
 
     @property
     def option(self) -> str:
-        """The option that names the code."""
         return f"--{self.kind}"
 
     def check(self) -> None:
@@ -164,7 +163,7 @@ class OwnQuestion:
             self._check_target()
             return
         try:
-            with warnings.catch_warnings(action="ignore"):  # some patterns may change their meaning
+            with warnings.catch_warnings(action="ignore"):  # FutureWarning: nested sets in patterns
                 re.compile(self.until or "")
         except (re.error, OverflowError, RecursionError) as error:
             raise ValueError(f"--until is not a regular expression: {error}") from None
@@ -198,21 +197,22 @@ class OwnQuestion:
             raise ValueError(f"--torch: {file} {why}; {remedy}")
 
     def options(self) -> Iterator[str]:
-        """The command-line options that ask the same, without the arguments of a script."""
+        """The command-line options of this question, without the arguments of a script."""
         return written({self.option: self.target, **given(self)})
 
 
 def _values(option: str, part: str) -> list[str]:
-    """The value itself, unless it is a range of numbers; UsageError if that does not rise."""
+    """The doublings of a range of numbers, else the value itself; UsageError if a range does not
+    rise."""
     is_range = re.fullmatch(r"\d+\.\.\d+", part)
     return [str(number) for number in numbers(option, part, int)] if is_range else [part]
 
 
 def parse_over(texts: Sequence[str], command: str) -> dict[str, list[str]]:
-    """The values of each axis such as `workers=0,2,4` or `batch=8..64`, for its doublings.
+    """The values of each axis such as `workers=0,2,4`, or `batch=8..64` for doublings.
 
-    Raises ValueError, in one sentence, unless axes and placeholders of `command` match one to one
-    and each axis has values that differ; UsageError for a range that does not rise.
+    Raises ValueError unless axes and placeholders of `command` match one to one and each axis has
+    values that differ; UsageError for a range that does not rise.
     """
     try:
         words = shlex.split(command)

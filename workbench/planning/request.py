@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..contract import Case, Variant
     from ..report.cut_run import CutRun
 
-TABLE_BUDGET_S, TABLE_QUICK_BUDGET_S = 45.0, 17.0  # for scenarios, which may get more
+TABLE_BUDGET_S, TABLE_QUICK_BUDGET_S = 45.0, 17.0  # for scenarios; open rows may extend it
 DEFAULT_BUDGET_S, QUICK_BUDGET_S = 60.0, 20.0
 THOROUGH_BUDGET_S = 300.0
 MODEL_BUDGET_S = 30.0
@@ -33,7 +33,7 @@ SLOWEST, FASTEST = 1e-3, 1e4  # limits for a simulated GPU, in multiples of this
 
 @dataclass(frozen=True)
 class Request:
-    """The options of one run, for all front ends; `arguments` writes them in this order."""
+    """The options of one run; `arguments` writes them in this order."""
 
     scenarios: tuple[str, ...] = ()  # for `advise`; all if neither these nor workloads are named
     workloads: tuple[str, ...] = ()  # for `run`
@@ -41,13 +41,13 @@ class Request:
     ceilings: bool = False  # `ceilings`: measure what the machine can reach
     model: ModelQuestion | None = None  # `advise --model`
     own: OwnQuestion | None = None  # `advise --torch`, `--function` or `--command`
-    resumes: CutRun | None = None  # the run that this one goes on with; no option of the command
+    resumes: CutRun | None = None  # the run that this one resumes; no option sets it
     quick: bool = set_by("--quick", False)
     thorough: bool = set_by("--thorough", False)
     largest_batch: bool = set_by("--largest-batch", False)
     # Search the largest batch even on a GPU that other processes use.
     force: bool = set_by("--force", False)
-    again: bool = set_by("--again", False)  # `ceilings`: what was measured replaces what is kept
+    again: bool = set_by("--again", False)  # `ceilings`: new values replace the kept ones
     strict: bool = set_by("--strict", False)  # exit 3 if a verdict is open
     strict_samples: bool = set_by("--strict-samples", False)  # or if a result carries a warning
     all_scenarios: bool = set_by("--all", False)  # `advise` with the optional ones
@@ -66,12 +66,12 @@ class Request:
     scenario_file: str | None = set_by("--scenarios", None)
     prices: tuple[str, ...] = set_by("--price", ())  # "cpu=0.10", per hour
     price_file: str | None = set_by("--prices", None)
-    # Devices to compare with that this machine does not have.
+    # Recorded devices to compare with, which need not be here.
     what_if: tuple[str, ...] = set_by("--what-if", ())
 
     @property
     def budget(self) -> float:
-        """Seconds from the start of the process to its end."""
+        """Seconds that the run may take, from the start of the process."""
         if self.resumes is not None:
             return float(self.resumes.budget_s)
         if self.budget_s is not None:
@@ -90,7 +90,7 @@ class Request:
 
     @property
     def is_table(self) -> bool:
-        """Whether it asks for the answers of scenarios, and not where their leads change."""
+        """Whether it asks for the answers of scenarios, without their crossovers."""
         others = self.workloads, self.ceilings, self.question, self.crossover
         return not any(others)
 
@@ -120,11 +120,11 @@ class Request:
         )
 
     def names_mode(self, word: str) -> bool:
-        """Whether --mode names this word, alone or with others."""
+        """Whether a --mode contains this word."""
         return any(word in mode.split("+") for mode in self.modes)
 
     def arguments(self, *display: str) -> list[str]:
-        """The command line with the same meaning, and with these options of display."""
+        """The command line of this request, with these options of display."""
         options = given(self)
         if self.every:
             command = ["run", "--all"]
@@ -135,7 +135,7 @@ class Request:
         elif self.question is not None:
             command = ["advise", *self.question.options()]
         else:
-            command = ["advise", *self.scenarios]  # the default is named too, for `runs TEXT`
+            command = ["advise", *self.scenarios]  # explicit, so that `runs TEXT` finds it
         for name in options.keys() & {"--threads", "--batch"}:
             options[name] = ",".join(map(str, options[name]))
         command += written(options)
@@ -144,7 +144,7 @@ class Request:
 
 
 def check(request: Request) -> None:
-    """Raise UsageError for options that no machine could meet."""
+    """Raise UsageError for options that are wrong on any machine."""
     check_known("backend", request.backends, catalog.backends())
     check_known("precision", request.precisions, PRECISIONS)
     for device in request.devices:
@@ -171,7 +171,7 @@ def check(request: Request) -> None:
 
 
 def check_python(path: str | None) -> None:
-    """Raise UsageError unless `path` is a program, as far as its file shows."""
+    """Raise UsageError unless `path` is None or an executable file."""
     import shutil
 
     if path is not None and shutil.which(path) is None:
@@ -217,7 +217,7 @@ def check_batches(batches: Iterable[int]) -> None:
 
 
 def check_device(device: str) -> None:
-    """Raise UsageError unless `device` is a device name, whether or not it exists here."""
+    """Raise UsageError unless `device` is a valid name of a device, which need not exist here."""
     name, _, rest = device.partition(":")
     number, at, speed = rest.partition("@")
     kind = DEVICE_KINDS.get(name)

@@ -37,7 +37,7 @@ class Size(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Limits that a pick must meet; None: no limit."""
 
-    latency_ms: Positive | None = None  # one step's p99 if that is the objective, else its median
+    latency_ms: Positive | None = None  # of a step: the p99 if that is the objective, else median
     memory_mib: Positive | None = None  # peak memory
     threads: Count | None = None
 
@@ -66,22 +66,23 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limits: Limits = Limits()
     size: Size | None = None
     quick: Quick = Quick()
-    # Takes the start-up times of the workers that all rows share, instead of starting its own.
+    # Uses the start-up times of the workers that all rows share, instead of starting its own.
     shares_workers: bool = False
 
     @property
     def owes_verdict(self) -> bool:
-        """Whether it is raced for an answer; a plain run is not."""
+        """Whether it races for an answer; the row of a plain run does not."""
         return self.textbook is not None
 
     @property
     def weighs_memory(self) -> bool:
-        """Whether each candidate needs a worker of its own: libraries keep the memory they used."""
+        """Whether memory counts; each candidate then needs its own worker, since libraries keep
+        memory that they have used."""
         return self.objective == "memory" or self.limits.memory_mib is not None
 
     @property
     def counts_start_up(self) -> bool:
-        """Whether the row needs fresh workers, in which nothing is loaded yet."""
+        """Whether start-up counts; the row then needs fresh workers, with nothing loaded."""
         return self.objective == "time_to_result"
 
     @property
@@ -90,18 +91,18 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.objective == "latency_p99"
 
     def modes_on(self, device_kind: str) -> tuple[str | None, ...]:
-        """The admitted modes on a kind of device; None is the usual way."""
+        """The admitted modes on a kind of device; None is the plain one."""
         return (None, *(self.modes or ()), *(self.gpu_modes if device_kind == "gpu" else ()))
 
     def sharing_workers(self, *, are_fresh: bool) -> Scenario:
-        """The same scenario with the workers of all rows: starting its own would take much of a
-        quick run.  `are_fresh`: it races first, before any other row has used them."""
+        """The same scenario with the workers that all rows share, since starting its own takes much
+        of a quick run.  `are_fresh`: it races first, before any other row has used them."""
         text = f"{self.question} (--quick: start-up times are those of the workers of all rows.)"
         question = self.question if are_fresh else text
         return msgspec.structs.replace(self, shares_workers=True, question=question)
 
     def quickened(self) -> Scenario:
-        """The same scenario at the smaller size of --quick."""
+        """The same scenario with its parameters, batch and weight for --quick."""
         return msgspec.structs.replace(
             self,
             params={**self.params, **self.quick.params},

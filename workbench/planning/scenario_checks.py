@@ -12,7 +12,7 @@ from ..text.toml_file import Key, TomlFile
 from .scenario import Scenario, Size
 from .usage import unknown
 
-# No brackets: points of a sweep are called `id[batch=4]`.
+# Without brackets, which the names of points have: `id[batch=4]`.
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
 
 Fault = tuple[tuple[Key, ...], str]  # the keys that lead to the field, and the reason
@@ -62,7 +62,7 @@ def _unreadable(row: Scenario) -> Iterator[Fault]:
 
 
 def _at_odds(row: Scenario) -> Iterator[Fault]:
-    """Fields that contradict each other, whatever the workload."""
+    """Fields that contradict each other, independent of the workload."""
     for precision in row.reference_only:
         if precision in row.precisions:
             yield ("apart",), f"apart: {precision} is also in precisions; list it only once"

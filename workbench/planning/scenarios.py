@@ -30,10 +30,10 @@ ENUMS = {
 
 
 def load(path: Path | None = None) -> dict[str, Scenario]:
-    """The shipped scenarios by id, or those of a file, in its order.
+    """The shipped scenarios by id, or those of a user's file, in its order.
 
     ScenarioError names the file, the line and the fault.  A user's file is also checked for
-    contradictions and for names that no workload has.
+    contradictions and unknown names.
     """
     return dict(_shipped()) if path is None else _read(path)
 
@@ -63,7 +63,7 @@ def _read(path: Path | None) -> dict[str, Scenario]:
 
 
 def load_with(path: str | None) -> tuple[dict[str, Scenario], list[str]]:
-    """All scenarios, those of a user's file in place of shipped ones; and the ids of that file."""
+    """All scenarios, and the ids in the user's file, whose scenarios replace shipped ones."""
     shipped = load()
     own = {} if path is None else load(Path(path))
     return {**shipped, **own}, list(own)
@@ -86,9 +86,9 @@ def _tables(file: TomlFile) -> list[dict[str, Any]]:
 
 
 def _row(file: TomlFile, place: int, table: dict[str, Any]) -> Scenario:
-    """One scenario as its type; TomlError names the line of a wrong field."""
+    """One scenario, decoded; TomlError names the line of a wrong field."""
     at: tuple[Key, ...] = ("scenario", place)
-    dates = (datetime.datetime, datetime.date, datetime.time)  # kept, for the message
+    dates = (datetime.datetime, datetime.date, datetime.time)  # kept as they are, for the message
     try:
         whole = {"textbook": "", **table}
         return msgspec.convert(whole, Scenario, builtin_types=dates, str_keys=True)
@@ -110,7 +110,7 @@ def _row(file: TomlFile, place: int, table: dict[str, Any]) -> Scenario:
 
 
 def _no_field(name: str, names: list[str]) -> str:
-    """The fields that a scenario has, or the table in it that `names` lead to."""
+    """The message on an unknown field, with the fields of the table that `names` lead to."""
     known, noun = _fields(NESTED[names[0]] if names else Scenario), [*names, "a scenario"][0]
     close = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {close[0]}?" if close else f". Choices: {', '.join(known)}"
@@ -118,7 +118,7 @@ def _no_field(name: str, names: list[str]) -> str:
 
 
 def _wrong_key(table: dict[str, Any], names: list[str]) -> str:
-    """The first key, in the table that `names` lead to, whose value no parameter could have."""
+    """The first key of the table that `names` lead to whose value has the wrong type."""
     for name in names:
         table = table[name]
     values = ((key, value) for key, value in table.items())

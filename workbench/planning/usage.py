@@ -17,7 +17,7 @@ class ScenarioError(UsageError):
 
 def unknown(noun: str, given: str, choices: Iterable[str]) -> UsageError:
     """`unknown workload 'matmull'; did you mean matmul? Choices: ...`."""
-    import difflib  # only a wrong name pays for it
+    import difflib  # slow to import, and only wrong names need it
 
     listed = list(choices)
     close = difflib.get_close_matches(given, listed, n=1)
@@ -34,8 +34,10 @@ def check_known(noun: str, given: Iterable[str], known: Collection[str]) -> None
 
 
 def target(option: str, path: Path, *, opened: bool = False) -> Target:
-    """The file or stream that an option names, `opened` where it is a stream that this process
-    will write; UsageError if nothing can be written there."""
+    """The file or stream that an option names; UsageError if it cannot be written.
+
+    `opened`: a stream is opened now, since this process will write it.
+    """
     try:
         found = Target(path)
         if opened:
@@ -58,7 +60,7 @@ def new_folder(option: str, path: Path) -> Path:
 
 
 def check_apart(outputs: Mapping[str, str | None], inputs: Mapping[str, str | None] = {}) -> None:
-    """Refuse two options that lead to one file, where a result would replace an input or another
+    """Refuse two options that name one file, since a result would replace an input or another
     result."""
     options = {Path(name).resolve(): option for option, name in inputs.items() if name is not None}
     for option, name in outputs.items():

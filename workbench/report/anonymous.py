@@ -1,7 +1,7 @@
-"""Documents without names of persons, machines, cards and files.
+"""Replaces names of persons, machines, cards and files in documents.
 
-A name becomes its kind and a hash with a salt of this machine: equal names stay equal, and reports
-that were anonymised on the same machine can be compared.
+A name becomes its kind and a hash, salted for this machine, so that reports anonymised on the same
+machine can be compared.
 """
 
 import getpass
@@ -31,7 +31,7 @@ from .journal import runs_folder
 from .report import Report
 
 SALT_BYTES = 32
-OURS = {*ENDED, *CHOICES, *OBJECTIVES}  # a document with other words in their places is refused
+OURS = {*ENDED, *CHOICES, *OBJECTIVES}  # words that a document must contain unchanged
 NAMING = ("--model", "--inputs", "--torch", "--function", "--trace", "--save-best", "--scenarios")
 _HOME = re.compile(r"(?:/home|/Users)/([^/\s:;,'\"]+)")
 _PATH = (
@@ -39,7 +39,7 @@ _PATH = (
     r"|(?:(?<![\w\]/.~-])(?:~\w*|[.]{1,2})?/(?!/)|/(?:home|Users)/)[^\s'\"`]*[^\s'\"`.,:;)\]]"
     r"|(?:[\w.-]+/)*[\w.-]*\w[.](?:py|onnx|pt2?|pth|npz|toml|jsonl?|csv)\b"
 )
-# The same on every machine, unless a container's id is in it, or a disk of the user's.
+# Paths that are the same on every machine, unless they contain the id of a container or a disk.
 _SYSTEM = re.compile(
     r"/(?:dev/(?!shm/)|run/(?!media/|user/)|usr/(?!local/|src/)"
     r"|(?:proc|sys|etc|lib(?:32|64|exec)?)/)"
@@ -86,8 +86,8 @@ class Pseudonyms:
         return value
 
     def _text(self, text: str) -> str:
-        """A text that is nothing but a person's or a machine's name is kept: it is one of ours,
-        such as a status, which a person or a machine happens to be called."""
+        """Replace the names in a text, unless it is one word that is also the name of a person or a
+        machine: then it is one of ours, such as a status."""
         is_ours = text in OURS or (text in self._people and "/" not in text)
         return text if is_ours else self._private.sub(self._pseudonym, text)
 
@@ -116,14 +116,14 @@ def anonymised(report: Report) -> Report:
 
 
 def salt() -> bytes:
-    """The salt of this machine, made at its first use; one for this time where none can be kept."""
+    """The salt of this machine, made at first use; a new one each time if it cannot be stored."""
     path = runs_folder().with_name("salt")
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         with NamedTemporaryFile(dir=path.parent) as file:  # its mode is 0600
             file.write(secrets.token_bytes(SALT_BYTES))
             file.flush()
-            os.link(file.name, path)  # whole at once, and never over an earlier one
+            os.link(file.name, path)  # atomic, and never replaces an earlier one
     with suppress(OSError):
         if len(kept := read.whole(path, SALT_BYTES)) == SALT_BYTES:
             return kept

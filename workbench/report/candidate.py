@@ -79,14 +79,14 @@ class Candidate:
     fallback_fraction: float = 0.0  # share of their time on the CPU instead of the chosen provider
     unprofiled: Reason | None = None  # cause of missing operators
 
-    # Kept, since a block never changes: the median of each, and what was derived at a stamp.
+    # Caches, since a block never changes: the median of each, and values by `_once`.
     _medians: list[float] = field(default_factory=list, init=False, repr=False, compare=False)
     _kept: dict[str, tuple[object, Any]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
     def _once(self, name: str, make: Callable[[], Any], *depends_on: object) -> Any:
-        """The result of `make`, made again after another block or another of `depends_on`."""
+        """The cached result of `make`, made again after a new block or if `depends_on` changes."""
         stamp = len(self.blocks), id(self.blocks[-1]) if self.blocks else 0, *depends_on
         if name not in self._kept or self._kept[name][0] != stamp:
             self._kept[name] = stamp, make()
@@ -104,17 +104,17 @@ class Candidate:
 
     @property
     def median_s(self) -> float:
-        """The median step."""
+        """The median step in seconds."""
         return stats.median(self.ordered_s)
 
     @property
     def min_s(self) -> float:
-        """The shortest step."""
+        """The shortest step in seconds."""
         return self.ordered_s[0]
 
     @property
     def medians_s(self) -> list[float]:
-        """The median step of each block."""
+        """The median step of each block in seconds."""
         known = self._medians[: len(self.blocks)]
         self._medians = known + [stats.median(b.samples_s) for b in self.blocks[len(known) :]]
         return self._medians
@@ -126,7 +126,7 @@ class Candidate:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """95 % interval of the median sample; None below six samples."""
+        """95 % interval of the median sample in seconds; None below six samples."""
         return stats.blocked_interval([self.ordered_s], self.medians_s)
 
     @property
@@ -135,7 +135,7 @@ class Candidate:
 
     @property
     def status(self) -> str:
-        """Its final state; "cancelled" if the run ended before it."""
+        """Its final state; "cancelled" if the run ended first."""
         return self.state if self.ended else CANCELLED
 
     @property
@@ -145,7 +145,7 @@ class Candidate:
 
     @property
     def eliminated(self) -> bool:
-        """Whether it was measured and left the race early, for another reason than the budget."""
+        """Whether it was measured and left the race early, except for lack of time."""
         return self.state == "ok" and self.reason is not None and not self.reason.is_late
 
     @property
@@ -155,9 +155,9 @@ class Candidate:
     @property
     def fixed_parts_s(self) -> tuple[float, ...]:
         """The one-time costs in seconds: import, loading, build, transfer, compilation, and the
-        first call's excess over a steady one.
+        excess of the first call over a steady one.
 
-        Each was measured a single time, and the first import of a library may read a cold disk.
+        Each is measured once, and the first import of a library may read a cold disk.
         """
         setup, first_s, beyond = self.setup, self.warmup.first_s, 0.0
         if first_s is not None and self.blocks:
@@ -168,25 +168,26 @@ class Candidate:
 
     @property
     def fixed_s(self) -> float:
-        """One-off seconds, whatever the number of steps."""
+        """The sum of the one-time costs in seconds."""
         return math.fsum(self.fixed_parts_s)
 
     @property
     def step_share(self) -> float:
-        """The share of its value that a step takes: below 1 where start-up counts."""
+        """The share of a step in the value: below 1 where start-up counts."""
         if self.objective != "time_to_result" or not self.blocks:
             return 1.0
         return self.median_s / (self.fixed_s + self.median_s)
 
     @property
     def whole_telemetry(self) -> Telemetry | None:
-        """Its telemetry; None for work on several GPUs, only the first of which is read."""
+        """Its telemetry; None for work on several GPUs, of which only the first is read."""
         is_whole = self.case.device_kind == "cpu" or self.work.ranks == 1
         return self.telemetry if is_whole else None
 
     @property
     def p99_s(self) -> float | None:
-        """The 99th percentile of all steps; None below 100 samples, or if one holds several."""
+        """The 99th percentile of all steps in seconds; None below 100 samples, or if a sample is
+        the mean of several steps."""
         samples = self.ordered_s
         if self.iterations_per_sample != 1 or len(samples) < stats.MIN_SAMPLES_FOR_P99:
             return None
@@ -194,7 +195,7 @@ class Candidate:
 
     @property
     def value(self) -> float | None:
-        """The value of all samples under the row's objective; ratios use `rounds` instead."""
+        """The value of all samples under the row's objective, in its unit; ratios use `rounds`."""
         if self.objective == "latency_p99":
             return self.p99_s
         values = list(self.rounds().values())
@@ -212,7 +213,7 @@ class Candidate:
         found: dict[int, float | None] = dict(steps)
         match self.objective:
             case "memory":
-                on_host = self.case.device_kind == "cpu"  # a GPU's memory is another
+                on_host = self.case.device_kind == "cpu"  # a GPU's memory is not comparable
                 found = dict.fromkeys(steps, self.memory_peak_bytes if on_host else None)
             case "energy":
                 found = {block.round: block.metrics.get(ENERGY) for block in self.blocks}
@@ -223,7 +224,7 @@ class Candidate:
             case "time_to_result":
                 fixed_s = self.fixed_s
                 found = {number: fixed_s + s for number, s in steps.items()}
-        # A document may hold any price, size and energy.
+        # A document may hold zero or negative prices, sizes and energies.
         rounds = Rounds({number: value for number, value in found.items() if value and value > 0})
         if self.objective == "memory":  # one number for all rounds
             rounds.spread = MEMORY_SPREAD
@@ -234,12 +235,12 @@ class Candidate:
             import_s = self.setup.import_s or 0.0
             loading_s = import_s + (self.setup.loading_s or 0.0)
             rounds.spread, rounds.shared = part * fixed_s, part * loading_s
-            # Candidates of one process have the very same import.
+            # Candidates of one process share a single import.
             rounds.origin = catalog.process_of(self.case), import_s
         return rounds
 
     def step_rounds(self) -> dict[int, float]:
-        """Median seconds per step in each round, whatever the objective."""
+        """Median seconds per step in each round, for every objective."""
         return dict(zip((block.round for block in self.blocks), self.medians_s, strict=True))
 
 
@@ -258,8 +259,8 @@ class Row:
 
     plan: RacePlanned
     share_s: float | None = None  # seconds of the budget that it may use
-    began_at_s: float | None = None  # seconds on the run's clock, once its race has begun
-    rounds: int = 0  # number of completed rounds, known at the end
+    began_at_s: float | None = None  # seconds on the run's clock; None before its race
+    rounds: int = 0  # number of completed rounds, set at the end
     ended_by: str | None = None  # see `RaceSummary.ended_by`; None before the end
     verdict: Verdict | None = None
     candidates: list[Candidate] = field(default_factory=list)
@@ -279,7 +280,7 @@ class Row:
 
     @property
     def sweep(self) -> str | None:
-        """The sweep with this point: a workload, or a scenario whose crossover is searched."""
+        """The sweep that this row is a point of: a workload, or a scenario with a crossover."""
         return (self.plan.of or self.plan.workload) if self.plan.point else None
 
     def is_reference_only(self, candidate: Candidate) -> bool:
@@ -293,7 +294,7 @@ class Row:
 
     @property
     def round(self) -> int:
-        """The number of the round that is under way or was the last; 0 before the first."""
+        """The number of the current or last round; 0 before the first."""
         return max((c.blocks[-1].round + 1 for c in self.candidates if c.blocks), default=0)
 
     @property

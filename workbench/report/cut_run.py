@@ -1,4 +1,4 @@
-"""A run that was cut, and its rows whose events go into the journal of the run that resumes it."""
+"""A run that was cut short, and the rows that a resuming run carries over from it."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from .report import Report
 from .run_files import OpenedRun
 
 START_S = 5.0  # seconds of the budget that a run takes before its first race
-ONLY_WHOLE = {"--trace", "--crossover"}  # their results are about all rows together
+ONLY_WHOLE = {"--trace", "--crossover"}  # options whose results need all rows together
 
 
 @dataclass(frozen=True)
 class CutRun:
-    """The old run, and its rows that need not be measured again."""
+    """The old run, and its complete rows, which are not measured again."""
 
     old: OpenedRun
     started: ev.RunStarted
     command: list[str]  # that began it, without the name of the program
     carried: dict[str, str]  # as in `RunStarted`
-    budget_s: int  # the part of its budget that the other rows get; 0 if there are none
+    budget_s: int  # the part of its budget for the other rows; 0 if there are none
 
     @classmethod
     def of(cls, old: OpenedRun, version: str) -> CutRun:
-        """JournalError if a run with this `version` of workbench has to start over."""
+        """The run to resume with this `version` of workbench; JournalError if it has to start over.
+        """
         report, started = old.report, old.report.started
         assert started is not None  # a journal begins with it
         rows = {row.plan.scenario: row for row in report.asked_rows}
@@ -52,7 +53,7 @@ class CutRun:
         return cut
 
     def weighed(self, weights: Mapping[str, float]) -> CutRun:
-        """The same with the budget that its other rows get by the weights of all rows."""
+        """The same with a budget for its other rows in proportion to the weights of all rows."""
         planned = self.old.report.rows.keys() - set(self.started.carried)  # some have no candidate
         due = {row: share for row, share in weights.items() if row in planned}
         left = sum(share for row, share in due.items() if row not in self.carried)
@@ -64,7 +65,7 @@ class CutRun:
         return JournalError(f"run {self.started.id} cannot be resumed: {why}; {again}")
 
     def events(self, at_s: float) -> Iterator[ev.AnyEvent]:
-        """The events on the carried rows but their plans, which the new run makes itself."""
+        """The events of the carried rows, except their plans, which the new run makes itself."""
         racing = None
         for event in self.old.events:
             row = getattr(event, "scenario", racing if hasattr(event, "case") else None)
@@ -74,14 +75,14 @@ class CutRun:
                 row = event.verdict.scenario
             elif isinstance(event, ev.WarningRaised):
                 row = event.warning.subject
-            # The time of the new run is its own, so no extension of the old one counts.
+            # Extensions of the old run do not lengthen the new one.
             if row in self.carried and not isinstance(event, ev.RacePlanned | ev.BudgetExtended):
                 yield msgspec.structs.replace(event, at_s=at_s)
 
 
 def resumable(report: Report) -> str | None:
-    """The id of the run with which `resume` measures the rows that a cut run lacks: its own, or
-    that of the run it goes on with; None if there is none, or if it lacks no row."""
+    """The id to give to `resume` to measure the rows that a cut run lacks: its own, or that of the
+    run that it resumes itself; None if there is none, or if no row is missing."""
     rows = report.asked_rows
     if report.started is None or (rows and all(map(_is_complete, rows))):
         return None
@@ -89,7 +90,7 @@ def resumable(report: Report) -> str | None:
 
 
 def refusal(report: Report) -> str | None:
-    """Why a run that was cut short has to start over; None if `resume` takes it."""
+    """Why a run that was cut short has to start over; None if it can be resumed."""
     words = _words(report)
     if report.model or report.code or ONLY_WHOLE & set(words):
         return "a model, your own code, --trace and --crossover need a whole run"
@@ -101,7 +102,7 @@ def refusal(report: Report) -> str | None:
 
 
 def _words(report: Report) -> list[str]:
-    """The command that began a run; empty where that is not known."""
+    """The words of the command that began a run; [] if unknown."""
     try:
         return shlex.split(report.started.tool.command) if report.started else []
     except ValueError:  # an unpaired quote

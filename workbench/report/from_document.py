@@ -21,7 +21,7 @@ VOCABULARY = {"choice": CHOICES, "objective": OBJECTIVES, "confidence": CONFIDEN
 
 
 def report_of(document: Document) -> Report:
-    """The report whose `document()` is `document`; the times within the run are not in it."""
+    """The report whose `document()` is `document`; times within the run are lost."""
     run, model = document.run, document.model
     report = Report(
         started=ev.RunStarted(
@@ -69,7 +69,7 @@ def _rows(document: Document) -> Iterator[Row]:
         groups.setdefault(_scenario(measured), []).append(measured)
     verdicts = {verdict.scenario: verdict for verdict in document.verdicts}
     axes = {sweep.scenario or sweep.workload: list(sweep.axes) for sweep in document.sweeps}
-    own = "--scenarios" in document.tool.command  # a file of the user's may reuse an id
+    own = "--scenarios" in document.tool.command  # a user's file may reuse an id
     for scenario, group in groups.items():
         verdict, searched = verdicts.get(scenario), scenario.partition("[")[0]
         if verdict is None and searched in verdicts:  # a point of that scenario's crossover
@@ -128,7 +128,8 @@ def _plan(
 
 @cache
 def _shipped() -> dict[tuple[str, str], dict[str, Any]]:
-    """The fields that a row without a verdict lacks, by the shipped scenario and its workload."""
+    """The fields that the document of a row without a verdict lacks, by scenario and workload, for
+    shipped ones."""
     tables = tomllib.loads(asset("scenarios.toml").read_text("utf-8"))["scenario"]
     return {
         (table["id"], table["workload"]): {
@@ -143,7 +144,7 @@ def _shipped() -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def _built_in(name: str) -> Workload | None:
-    """The workload of a plain run; None for one of the user's, whose file may be another one."""
+    """The workload of a plain run; None for a user's, whose file may have changed."""
     file = catalog.files().get(name)
     return catalog.load(name) if file is not None and catalog.is_built_in(file) else None
 
@@ -204,7 +205,7 @@ def _blocks(measured: Measurement) -> Iterator[ev.BlockMeasured]:
 
 
 def _wrong_samples(of: str, samples_s: Sequence[float]) -> Iterator[str]:
-    """The shortest or longest sample, where no measurement takes so long."""
+    """The shortest and longest sample, in words, if they are impossible."""
     for sample in (min(samples_s), max(samples_s)):
         if not ev.SHORTEST_S <= sample <= ev.LONGEST_S:
             yield f"{of} has a sample of {sample:g} s"

@@ -1,7 +1,7 @@
-"""The history of runs: an index over the journals, which stay the truth.
+"""The history of runs: an index that can be rebuilt from the journals at any time.
 
-The index is one file, read and replaced as a whole: two workbenches never wait for each other, and
-a killed one leaves the old index.  The digest at its end shows damage.
+It is one file, read and replaced as a whole, so that processes never wait for each other and a
+killed one leaves the old index.  The digest at its end shows damage.
 """
 
 import fcntl
@@ -25,7 +25,7 @@ from .names import machine_name
 from .report import Report
 
 OF_INTEREST = ("RunStarted", "HardwareDetected", "RacePlanned", "VerdictReached", "RunFinished")
-INDEX = "history-4.msgpack"  # another number for another `Index` or `RunSummary`
+INDEX = "history-4.msgpack"  # increase the number when `Index` or `RunSummary` changes
 LARGEST_BYTES, DIGEST_BYTES = 1 << 30, 64
 
 Index = dict[bytes, tuple[str, RunSummary]]  # each journal's name, stamp and summary
@@ -39,7 +39,7 @@ def refreshed() -> list[tuple[Path, RunSummary]]:
         index = _kept(path)
         if _update(index, found):
             content = msgspec.msgpack.encode(index)
-            write.replace(path, content + blake2b(content).digest(), mode=0o600)  # as the journals
+            write.replace(path, content + blake2b(content).digest(), mode=0o600)  # like journals
     except OSError as error:
         say(f"workbench: the index of runs cannot be kept: {error.strerror}")
         _update(index, found)
@@ -52,7 +52,7 @@ def matching(
     status: str | None = None, since_s: float | None = None, before_s: float | None = None,
 ) -> Iterator[tuple[Path, RunSummary]]:  # fmt: skip
     """The runs with this status and within the bounds."""
-    kept = "incomplete" if status == "running" else status  # until its journal is at rest
+    kept = "incomplete" if status == "running" else status  # what the index calls a running one
     for path, run in runs:
         if kept not in (None, run.status) or not _is_between(run, since_s, before_s):
             continue
@@ -63,7 +63,7 @@ def matching(
 
 
 def _is_between(run: RunSummary, since_s: float | None, before_s: float | None) -> bool:
-    """Whether the run began between the bounds.  An unknown start is within no bound."""
+    """Whether the run began between the bounds; False if its start is unknown."""
     if run.started_at is None:
         return since_s is None and before_s is None
     began_s = datetime.fromisoformat(run.started_at).timestamp()
@@ -81,7 +81,7 @@ def is_being_written(path: Path) -> bool:
 
 
 def delete(path: Path) -> None:
-    """Delete a journal; OSError if a run holds it open, or if that cannot be found out."""
+    """Delete a journal; OSError if a run holds it open, or may hold it open."""
     with read.opened(path) as file:
         # Not LOCK_EX, which NFS grants to files open for writing only (flock(2)).
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -89,14 +89,14 @@ def delete(path: Path) -> None:
 
 
 def _stamps() -> dict[bytes, str]:
-    """Each journal with what changes when it grows; the folder's own time does not."""
+    """Each journal with a stamp that changes when it grows."""
     found, folder = dict[bytes, str](), journal.runs_folder()
     try:
         for entry in os.scandir(os.fsencode(folder)) if folder.exists() else ():
             if entry.name.endswith(b".jsonl"):
                 try:
                     of = entry.stat()
-                except OSError:  # deleted meanwhile, or a link that leads nowhere
+                except OSError:  # deleted meanwhile, or a broken link
                     continue
                 found[entry.name] = f"{of.st_size},{of.st_ctime_ns}"
     except OSError as error:
@@ -105,7 +105,7 @@ def _stamps() -> dict[bytes, str]:
 
 
 def _kept(path: Path) -> Index:
-    """The index as it was kept, an empty one if there is none; a damaged file is moved aside."""
+    """The index on disk, or an empty one; a damaged file is moved aside."""
     if not path.exists():
         return {}
     content = b"" if path.is_dir() else read.whole(path, LARGEST_BYTES)
@@ -119,7 +119,7 @@ def _kept(path: Path) -> Index:
 
 
 def _update(index: Index, found: Mapping[bytes, str]) -> bool:
-    """Bring the index up to `found`; returns whether anything was new."""
+    """Update the index to `found`; returns whether anything changed."""
     gone = index.keys() - found.keys()
     new = {name: stamp for name, stamp in found.items() if index.get(name, ("",))[0] != stamp}
     for name in gone:
@@ -130,7 +130,7 @@ def _update(index: Index, found: Mapping[bytes, str]) -> bool:
 
 
 def summary_of(path: Path) -> RunSummary:
-    """The summary of a journal, without reading its blocks; of anything else, why it is none."""
+    """The summary of a journal, without reading its blocks; of any other file, why it is none."""
     try:
         report = Report.of(journal.read(path, OF_INTEREST))
         started, finished = report.started, report.finished

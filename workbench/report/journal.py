@@ -23,9 +23,9 @@ from ..records.reason import Warning
 from ..text.sanitize import printable_json, shown
 from .plausible import absurdity
 
-MOST_BYTES = 256 << 20  # size of a journal; a long run writes a few
+MOST_BYTES = 256 << 20  # of a journal; a long run writes a few MiB
 LONGEST_LINE = 16 << 20
-NO_METRICS: dict[str, float] = {}  # shared by all blocks without any
+NO_METRICS: dict[str, float] = {}  # shared by all blocks without metrics, to save memory
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
@@ -35,7 +35,7 @@ def runs_folder() -> Path:
 
 
 def can_be_written(folder: Path) -> bool:
-    """Whether files can be put into a folder, which need not exist yet."""
+    """Whether files can be written into a folder, which need not exist yet."""
     there = next(place for place in (folder, *folder.parents) if os.access(place, os.F_OK))
     return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
@@ -65,22 +65,21 @@ class Journal:
         self.path = path
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         self._fd = os.open(path, flags, 0o600)
-        with suppress(OSError):  # held until this process ends: the history sees who writes
+        with suppress(OSError):  # held until this process ends, so that others see it being written
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def append(self, event: ev.AnyEvent) -> None:
         """Append one line, in one write call if possible, so that a kill leaves whole lines.
 
-        The file survives a crash of this process, not of the machine: a sync per event would
-        disturb the measurements.  OSError on a full disk; the last line is then incomplete, and
-        no other may follow.
+        There is no sync, which would disturb measurements, so a crash of the machine may lose
+        events.  OSError on a full disk: the last line is then incomplete, and none may follow.
         """
         line = ev.encode(event) + b"\n"
-        while line:  # a full disk takes what fits and reports the error at the next call
+        while line:  # a full disk takes a part, and the next call reports the error
             line = line[os.write(self._fd, line) :]
 
     def close(self) -> None:
-        with suppress(OSError):  # a network disk may report only now that it is full
+        with suppress(OSError):  # a network disk may report only here that it is full
             os.close(self._fd)
 
     def discard(self) -> None:
@@ -97,7 +96,7 @@ def read(path: Path, only: Collection[str] = ()) -> list[ev.AnyEvent]:
     beginnings = tuple(f'{{"event":"{name}"'.encode() for name in only)
     events: list[ev.AnyEvent] = []
     names: dict[str, str] = {}
-    gc.disable()  # a long journal makes millions of objects, and none of them is garbage
+    gc.disable()  # a long journal makes millions of objects, none of them garbage
     try:
         for number, line in enumerate(lines(path, MOST_BYTES, LONGEST_LINE), start=1):
             if line.isspace() or (only and not line.startswith(beginnings)):
@@ -125,7 +124,7 @@ def read(path: Path, only: Collection[str] = ()) -> list[ev.AnyEvent]:
 
 
 def _packed(block: ev.BlockMeasured, names: dict[str, str]) -> ev.BlockMeasured:
-    """The block in a third of the memory: numbers without an object each, names in common."""
+    """The block in a third of the memory: samples in an array, and shared names."""
     return msgspec.structs.replace(
         block,
         case=names.setdefault(block.case, block.case),
@@ -137,12 +136,11 @@ def _packed(block: ev.BlockMeasured, names: dict[str, str]) -> ev.BlockMeasured:
 
 
 def reason(error: Exception) -> str:
-    """Why JSON could not be decoded, in words."""
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
 def looks_like_one(path: Path) -> bool:
-    """Whether a file is a journal and not a document, by its name or else its first line."""
+    """Whether a file is a journal rather than a document, by its name or first line."""
     if path.suffix == ".jsonl":
         return True
     try:

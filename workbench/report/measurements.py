@@ -1,5 +1,5 @@
-"""The measurements of the document, derived from the samples of candidates: statistics, their
-place under the roofline, and warnings on them.
+"""The measurements of the document, derived from samples: statistics, fractions of ceilings, and
+warnings.
 
 Warnings on a whole row or run come from `machine.host.disturbance` and `machine.warnings`.
 """
@@ -87,9 +87,9 @@ def statistics(
 
 
 def against(candidate: Candidate, row: Sequence[Candidate]) -> Against | None:
-    """The comparison with the fastest valid candidate of the row; None if that is itself."""
+    """The comparison with the fastest valid candidate of the row; None if it is that one."""
     rounds = {c.case.id: c.rounds() for c in row if c.is_valid}
-    if not rounds.get(candidate.case.id):  # not measured, or not under the row's objective
+    if not rounds.get(candidate.case.id):  # no value under the row's objective
         return None
     fastest = ratios.ranking(rounds, eliminations(row))[0]
     ratio = ratios.ratio_between(rounds[candidate.case.id], rounds[fastest])
@@ -99,7 +99,7 @@ def against(candidate: Candidate, row: Sequence[Candidate]) -> Against | None:
 
 
 def metrics_of(candidate: Candidate, row: Sequence[Candidate] = ()) -> dict[str, float]:
-    """The workload's own metrics, medians over the blocks, and the scaling efficiency of ranks."""
+    """The workload's metrics as medians over the blocks, and the scaling efficiency of ranks."""
     names = dict.fromkeys(name for block in candidate.blocks for name in block.metrics)
     medians = {
         name: stats.median([b.metrics[name] for b in candidate.blocks if name in b.metrics])
@@ -110,10 +110,7 @@ def metrics_of(candidate: Candidate, row: Sequence[Candidate] = ()) -> dict[str,
 
 
 def scaling_efficiency(candidate: Candidate, row: Sequence[Candidate]) -> float | None:
-    """The speed-up of several ranks over one rank, per unit of hardware; None without a pair.
-
-    The unit is a GPU, or a thread: ranks on a CPU share those of their machine, at least one each.
-    """
+    """The speed-up of several ranks over one, per GPU or CPU thread; None without a pair."""
     ranks, threads, case = candidate.work.ranks, candidate.case.threads or 1, candidate.case
     single = [c for c in row if c.work.ranks == 1] if ranks != 1 else []
     alone = [c for c in single if replace(c.case, tuning={}) == replace(case, tuning={})]
@@ -152,10 +149,10 @@ def _throughput(candidate: Candidate, step_s: float | None) -> Throughput | None
 
 
 def bounds_of(candidate: Candidate, ceilings: Ceilings | None) -> tuple[float, str, float]:
-    """The peak of the candidate's precision, the memory that bounds it, "cache" if its work fits
-    there, and the bandwidth of that; 0 where unknown.
+    """The peak of the candidate's precision (operations per second), the memory that bounds it
+    ("cache" if its work fits there) and the bandwidth of that (bytes per second); 0 if unknown.
 
-    They are those of all its GPUs, or of all usable cores.
+    Both rates are those of all its GPUs, or of all usable cores.
     """
     case, gpus = candidate.case, gpus_of(candidate)
     known = ceilings.devices if ceilings is not None and not candidate.simulated else []
@@ -169,18 +166,15 @@ def bounds_of(candidate: Candidate, ceilings: Ceilings | None) -> tuple[float, s
 
 
 def gpus_of(candidate: Candidate) -> int:
-    """The number of GPUs that share the candidate's work; 1 on a CPU, whose cores they are."""
+    """The number of GPUs that share the candidate's work; 1 on a CPU, where ranks share cores."""
     return candidate.work.ranks if candidate.case.device_kind == "gpu" else 1
 
 
 def under_ceilings(
     candidate: Candidate, rate: float | None, ceilings: Ceilings | None
 ) -> tuple[float | None, Roofline | None]:
-    """`rate` over the peak of its precision, at most 1, and its place under the roofs; None where
-    work, traffic or ceilings are unknown.
-
-    Work that fits into the last-level cache is compared with the bandwidth of that cache.
-    """
+    """`rate` over the peak of its precision, at most 1, and its place under the roofline; None if
+    work, traffic or ceilings are unknown."""
     peak, slanted, bytes_per_s = bounds_of(candidate, ceilings)
     if not rate or not peak:
         return None, None

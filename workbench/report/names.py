@@ -1,4 +1,4 @@
-"""Names of machines."""
+"""Names of machines and devices."""
 
 from collections import Counter
 

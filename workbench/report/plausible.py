@@ -1,7 +1,6 @@
-"""Refuses numbers that no run can have measured, before anything divides by them or prints them.
+"""Refuses impossible numbers in files, before anything divides by them or prints them.
 
-A file may hold any finite number.  Within these bounds every product and quotient of a few of them
-is finite too.
+Within these bounds every product and quotient of a few numbers is finite.
 """
 
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from ..records.events import BlockMeasured
 from ..records.fleet import FleetCell, NodeAnswer
 from ..records.verdict import Crossover, Payoff, Verdict
 
-# The least value of numbers that are not negative, or that something is divided by.
+# The least value of fields that cannot be negative, or that are divisors.
 LEAST: dict[tuple[type, str], float] = {
     (Work, "flops"): 0.0,
     (Work, "bytes_moved"): 0.0,
@@ -36,7 +35,7 @@ LEAST: dict[tuple[type, str], float] = {
 
 
 def absurdity(record: object) -> str | None:
-    """The first number of a record that cannot be true, by its name; None if there is none."""
+    """A sentence about the first impossible number of a record; None if there is none."""
     if isinstance(record, BlockMeasured) and _is_plain(record):
         return None
     waiting: list[tuple[str, object, float]] = [("", record, -LARGEST)]
@@ -66,13 +65,14 @@ def _is_plausible(number: float) -> bool:
 
 
 def _is_plain(block: BlockMeasured) -> bool:
-    """Whether its samples, which are checked elsewhere, are its only numbers but these."""
+    """Whether a block has no other numbers than these and its samples, which are checked
+    elsewhere."""
     numbers = block.at_s, block.round, block.loss or 0.0
     return block.clocks is None and not block.metrics and all(map(_is_plausible, numbers))
 
 
 def _telling(values: list[Any] | tuple[Any, ...]) -> list[Any]:
-    """The least and the largest of many numbers, since a document has millions; else all values."""
+    """The smallest and the largest of many numbers, to save time; other values unchanged."""
     known = [value for value in values if value is not None]
     if len(known) > 2 and set(map(type, known)) in ({float}, {int}):
         return [min(known), max(known)]

@@ -50,7 +50,7 @@ class Report:
     ceilings: Ceilings | None = None
     warnings: list[Warning] = field(default_factory=list)
     rows: dict[str, Row] = field(default_factory=dict)
-    # Case id to candidate; if several rows have the case, that of the row raced last.
+    # Case id to candidate, of the row raced last if several rows have the case.
     candidates: dict[str, Candidate] = field(default_factory=dict)
     # The last readings of the processor, and of each GPU by NVML's number.
     host: deque[HostReading] = field(default_factory=lambda: deque(maxlen=KEPT))
@@ -121,7 +121,7 @@ class Report:
             case ev.CasePrepared():
                 self._prepared(event)
             case ev.CaseFinished():
-                of_row = self.rows[event.scenario].candidates  # another one may have the case too
+                of_row = self.rows[event.scenario].candidates  # other rows may have the case too
                 candidate = {each.case.id: each for each in of_row}[event.case]
                 candidate.state, candidate.reason = event.status, event.reason
                 candidate.telemetry = event.telemetry
@@ -143,7 +143,7 @@ class Report:
                 self.building = event
             case ev.ModelBuilt():
                 self.building = None
-                if self.model is not None:  # else the lab builds variants of the user's code
+                if self.model is not None:  # else the variant is one of the user's code
                     self.model.built.append(event.built)
             case ev.ModelAdvised() if self.model is not None:
                 self.model.advice, self.model.left_out = event.advice, event.left_out
@@ -170,7 +170,7 @@ class Report:
         if event.gpus or event.gap is not None:
             self.gap = event.gap
         if event.gap is not None:
-            self.gpus = {}  # an old reading must not pass for a new one
+            self.gpus = {}  # an old reading must not look like a new one
         for reading in event.gpus:
             self.gpus.setdefault(reading.index, deque(maxlen=KEPT)).append(reading)
 
@@ -193,8 +193,8 @@ class Report:
         candidate = self.candidates[event.case]
         candidate.state, candidate.setup = "prepared", event.setup
         candidate.accuracy, candidate.warmup = event.accuracy, event.warmup
-        # After a second preparation, because the worker died, earlier samples may still be means
-        # over several iterations, which say nothing about tails.
+        # A case that is prepared again, because its worker died, may have earlier samples that are
+        # means over several iterations, which hide tails.
         known = candidate.iterations_per_sample if candidate.blocks else 1
         candidate.iterations_per_sample = max(known, event.iterations_per_sample)
         candidate.memory_peak_bytes = event.memory_peak_bytes
@@ -212,8 +212,7 @@ class Report:
         return [each for each in self._about(row) if each.code not in others]
 
     def gaps(self, row: Row) -> list[Warning]:
-        """The warnings about candidates that the race had no time to make; results that were
-        measured do not suffer from these."""
+        """The warnings about candidates that lacked time; they do not affect measured results."""
         return [each for each in self._about(row) if each.code == "unmeasured"]
 
     def _about(self, row: Row) -> Iterator[Warning]:
@@ -228,12 +227,12 @@ class Report:
 
     @property
     def most_s(self) -> float:
-        """The longest that the run may take, in seconds: its budget and what open rows added."""
+        """The longest that the run may take, in seconds: its budget and its extensions."""
         return (self.started.budget_s if self.started else 0.0) + self.extended_s
 
     @property
     def asked_rows(self) -> list[Row]:
-        """The rows without the points of crossovers, which the search for them adds."""
+        """The rows that the request asked for, without the points of crossovers."""
         return [row for row in self.rows.values() if not row.plan.is_crossover_point]
 
     @property
@@ -247,7 +246,7 @@ class Report:
         return list(self.each_measurement())
 
     def each_measurement(self) -> Iterator[Measurement]:
-        """The measurements one by one, for runs whose samples fill much of the memory."""
+        """The measurements one by one, since all at once may fill the memory."""
         return (
             with_samples(self.statistics(candidate), candidate)
             for row in self.rows.values()
@@ -268,8 +267,8 @@ class Report:
         return [summary_of(verdict, pick.case if pick else None) for verdict, pick in picked]
 
     def document(self, measurements: list[Measurement] | None = None) -> Document:
-        """The JSON document, valid at any time after `RunStarted`; with other `measurements` than
-        its own if they are given."""
+        """The JSON document, valid at any time after `RunStarted`; `measurements` replace its own.
+        """
         started, finished = self.started, self.finished
         if started is None:
             raise ValueError("the run has not begun")
@@ -316,5 +315,5 @@ def summary_of(verdict: Verdict, pick: Case | None) -> Summary:
 
 
 def _six_digits(value: float) -> float:
-    """As many as samples have in a document."""
+    """Rounded like the samples in a document."""
     return float(f"{value:.6g}")

@@ -34,10 +34,10 @@ class OpenedRun:
 
 
 def open_run(name: str, *, or_older: bool = False) -> OpenedRun:
-    """The run in a file, or the journal of a run id, the beginning of one, or `last`; with
-    `or_older` that is the newest that can be read, and a line on stderr names a newer one.
+    """The run in a file, or in the journal of a run id, the beginning of one, or `last`.
 
-    Raises JournalError; where nothing matches, it lists the latest ids.
+    With `or_older`, `last` is the newest run that can be read; a line on stderr names newer ones.
+    JournalError lists the latest ids if nothing matches.
     """
     path = Path(name)
     if os.path.isfile(path):  # noqa: PTH113 - no error for a name that is too long
@@ -113,7 +113,7 @@ def read_document(path: Path) -> Report:
 
 
 def _no_document(path: Path, flaw: str) -> JournalError:
-    """A flaw may quote any text of the file."""
+    # A flaw may quote any text of the file.
     return JournalError(f"{path} is not a workbench document: {shown(flaw)}")
 
 
@@ -122,21 +122,21 @@ class _Head(msgspec.Struct):
 
 
 def document_text(path: Path) -> bytes | str:
-    """The JSON in a file, or between the marks in the log of a pod."""
+    """The JSON in a file, or between the marks if it is the log of a pod."""
     content = whole(path, MOST_BYTES)
     _, begun, rest = content.partition(BEGIN)
     return printable_json(rest.partition(END)[0] if begun else content)
 
 
 def is_of_pod(path: Path) -> bool:
-    """Whether a file is the log of a pod, complete or not."""
+    """Whether a file is the log of a pod, perhaps an incomplete one."""
     with suppress(OSError):
         return MARK in whole(path, MOST_BYTES)
     return False
 
 
 def decode_document(path: Path) -> Document:
-    """A JSON document of this schema; JournalError if the file is none."""
+    """The document in a file; JournalError if it is none of this schema."""
     try:
         text = document_text(path)
         journal.check_schema(path, msgspec.json.decode(text, type=_Head).schema_version)

@@ -13,7 +13,7 @@ KNEE = 0.9  # share of the best rate
 
 
 def _point(at: Mapping[str, ParameterValue], candidate: Candidate) -> CurvePoint:
-    """The result of one candidate at one point; its rate counts start-up where its row does."""
+    """The result of one candidate at one point; its rate includes start-up if the row counts it."""
     samples = candidate.ordered_s
     median_s = stats.median(samples) if samples else None
     amount = candidate.work.flops or candidate.work.items
@@ -71,7 +71,7 @@ def _sweep(rows: Sequence[Row]) -> Sweep:
         axes=axes,
         curves=curves,
         best=max(measured)[1] if measured else None,
-        # A search for a crossover makes its own, stronger comparisons.
+        # The search for a crossover makes its own, more careful comparisons.
         lead_changes=[] if rows[0].plan.of else _lead_changes(axes, ordered),
     )
 
@@ -84,7 +84,7 @@ def place_of(row: Row, names: Sequence[str]) -> dict[str, ParameterValue]:
 
 
 def _sorted(values: Iterable[ParameterValue]) -> list[ParameterValue]:
-    """Unique values, numbers ascending, words in their order."""
+    """Unique values: numbers ascending, words in their given order."""
     unique = list(dict.fromkeys(values))
     return sorted(unique, key=lambda value: 0.0 if isinstance(value, str) else float(value))
 
@@ -103,8 +103,8 @@ def _lead_changes(
     axes: Mapping[str, Sequence[ParameterValue]],
     ordered: Sequence[tuple[Mapping[str, ParameterValue], Row]],
 ) -> list[LeadChange]:
-    """The points between which the fastest candidate provably changes, over one numeric size: on
-    either side the interval of their paired ratio must not hold 1."""
+    """The points of one numeric size between which the fastest candidate changes: on either side
+    the interval of the paired ratio must exclude 1."""
     if len(axes) != 1 or any(isinstance(value, str) for value in next(iter(axes.values()))):
         return []
     ((name, values),) = axes.items()
