@@ -29,6 +29,6 @@ def text(report: Report) -> str:
 
 
 def _cell(value: object) -> object:
-    """The value; a text that a spreadsheet would take for a formula begins with an apostrophe."""
+    """The value; a text that a spreadsheet might read as a formula gets an apostrophe in front."""
     text = clean(value) if isinstance(value, str) else ""
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text or value

@@ -29,7 +29,7 @@ def doctor_text(found: Examination, gpus: Sequence[Gpu] = ()) -> str:
 
 
 def _check(check: Check) -> list[Fact]:
-    """A check, and the remedy of one that did not pass below it."""
+    """A check, with the remedy below it unless it passed."""
     found = fact(f"{_WORDS[check.status]:4}  {check.name}", check.message)
     return [found, *([fact(" ", f"-> {check.remedy}")] if check.remedy is not None else [])]
 

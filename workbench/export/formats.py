@@ -1,6 +1,6 @@
-"""The formats in which a run leaves the program: a new one is a function and an entry here.
+"""The formats of a run; a new one is a function and an entry here.
 
-The functions import what they need when they are called, because every command reads the table.
+Functions import what they need when called, since every command reads these tables.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Exporter:
     """One format; its name is its option."""
 
     help: str
-    # A run that has ended, in parts; None: each event is a line at once.
+    # From a run that has ended to the parts of a text; None: events are written as they come.
     whole: Callable[[Report], Iterable[str | bytes]] | None
 
 

@@ -7,7 +7,7 @@ from .sections import sections
 from .view.section import Section
 from .view.svg import STYLE, Element, add, drawing
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # nothing is loaded, no script runs
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # loads nothing and runs no script
 
 
 def text(report: Report) -> str:

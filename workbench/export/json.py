@@ -17,8 +17,8 @@ def dump(value: Any) -> str:
 
 
 def document_parts(report: Report, *, samples: bool = True) -> Iterator[str]:
-    """The text of `report.document()`, each measurement, verdict and other part on a line of its
-    own, with one measurement at a time in memory."""
+    """The text of `report.document()`, with one measurement, verdict or other entry per line; only
+    one measurement at a time is in memory."""
     document, before = report.document([]), "{"
     for name in document.__struct_fields__:
         yield f'{before}\n  "{name}": '
@@ -48,6 +48,6 @@ def _measurement(found: Measurement, samples: bool) -> Measurement:
 
 
 def rounded(seconds: Iterable[float]) -> msgspec.Raw:
-    """Samples as JSON, with six significant digits: statistics differ by less than 1e-5."""
+    """Samples as JSON with six significant digits, which changes statistics by less than 1e-5."""
     values = tuple(seconds)
     return msgspec.Raw(f"[{'%.6g,' * len(values) % values}".rstrip(",").encode() + b"]")

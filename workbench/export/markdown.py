@@ -1,5 +1,4 @@
-"""Sections as Markdown with GitHub's tables, for pull requests and issues; what users and machines
-named is escaped."""
+"""Sections as GitHub Markdown, for pull requests and issues; texts of others are escaped."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -19,7 +18,7 @@ def text(report: Report) -> str:
 
 
 def tables(found: Iterable[Section], *, as_markdown: bool) -> str:
-    """The sections for stdout: for its terminal, for a file, or as Markdown."""
+    """The sections for stdout, be it a terminal or a file, or as Markdown."""
     return markdown(found) if as_markdown else section_text(found, terminal_width())
 
 
@@ -28,14 +27,14 @@ def markdown(found: Iterable[Section]) -> str:
 
 
 def inert(text: str) -> str:
-    """The text on one line, in which nothing is markup, a link or the mention of a user."""
+    """The text on one line, without markup, links or mentions of users."""
     line = MARKUP.sub(r"\\\1", " ".join(clean(text).split()))
     return LINKING.sub(lambda found: f"{found.group()}<!-- -->", line)
 
 
 def _parts(section: Section) -> Iterator[str]:
     if section.plots and not (section.notes or section.lines or section.facts):
-        return  # plots are for pages
+        return  # Markdown has no plots
     yield f"## {inert(section.title)}"
     yield from map(inert, section.notes)
     if section.lines:

@@ -1,7 +1,7 @@
 """A run as gauges in OpenMetrics text.
 
-node_exporter's textfile collector reads Prometheus's older format: it takes `# UNIT` and `# EOF`
-for comments, and refuses time stamps and the type `info`, so that neither is written.
+node_exporter's textfile collector reads Prometheus's older format, in which `# UNIT` and `# EOF`
+are comments.  It refuses time stamps and the type `info`, so neither is written.
 """
 
 import json

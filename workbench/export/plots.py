@@ -14,7 +14,7 @@ from .view.roofline import FLOPS, limits
 from .view.svg import Curve, Plot, Strip
 from .view.words import device_tone, provenance_on
 
-MOST_SAMPLES = 150  # for one candidate, at even steps from the shortest to the longest
+MOST_SAMPLES = 150  # of one candidate, evenly spaced in sorted order
 TIMES = "seconds per step: samples, median and its 95% interval"
 
 
@@ -36,7 +36,7 @@ def row_plot(title: str, found: Sequence[Candidate], run: RunView) -> Plot:
 
 
 def sweep_plots(sweep: Sweep, crossover: Crossover | None) -> list[Plot]:
-    """The rates over one number, with the crossover; none over words or over two sizes."""
+    """The rates over one numeric size, with the crossover; [] over words or several sizes."""
     curves = []
     for curve in sweep.curves:
         points = []
@@ -60,7 +60,7 @@ def sweep_plots(sweep: Sweep, crossover: Crossover | None) -> list[Plot]:
 
 
 def roofline_plots(report: Report) -> list[Plot]:
-    """The limits of each device in the precisions that ran, and the candidates under them."""
+    """The ceilings of each device in the precisions that ran, and the candidates under them."""
     run = RunView(report)
     roofs, under = limits(report.candidates.values(), run)
     curves = [Curve(n, [(10**x, 10**y, n) for x, y in line]) for n, (line, _) in roofs.items()]

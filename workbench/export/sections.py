@@ -1,4 +1,4 @@
-"""A report in sections, which HTML and Markdown write down."""
+"""A report as sections, for HTML and Markdown."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -24,7 +24,7 @@ ORIGIN = Column("origin", "Provenance")
 
 
 def _origin(*names: str) -> list[str]:
-    """The provenance of the numbers that do not say theirs; none without devices."""
+    """The provenance of numbers that do not name theirs; [] without devices."""
     return [f"Provenance: {provenance_on(*names)}."] if names else []
 
 
@@ -61,7 +61,7 @@ def _about(run: RunView) -> Iterator[Fact]:
 
 
 def _verdicts(rows: Sequence[Row], run: RunView) -> Section:
-    """The table of verdicts, with the sentence that answers each row and its confidence."""
+    """The table of verdicts, with the answer to each row in a sentence, and its confidence."""
     lines, facts, gpu = [], list(_about(run)), has_gpu(rows)
     for row, verdict in ((row, row.verdict) for row in rows if row.verdict is not None):
         answer, origin = next(iter(verdict.reasons), ""), provenance(verdict.basis)
@@ -75,7 +75,7 @@ def _verdicts(rows: Sequence[Row], run: RunView) -> Section:
 
 
 def _row(row: Row, run: RunView) -> Section:
-    """A row: its candidates from the fastest to the slowest, and its facts."""
+    """The candidates of a row from fastest to slowest, and its facts."""
     measured = {c.case.id: c for c in run.ordered(row) if c.blocks}
     lines = [
         _with(line, origin=provenance_on(measured[line.key].case.device))

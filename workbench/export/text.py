@@ -1,4 +1,4 @@
-"""Plain text: a run, its summary, where its seconds went, the machine, and the catalogue."""
+"""Plain text: a run, its summary, its use of time, the machine, and the catalogue."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,8 +26,8 @@ from .view.tables import advisor_columns, advisor_line, has_gpu
 
 
 def run_text(report: Report, width: int | None = None) -> str:
-    """Everything about a run, for a terminal of `width` cells; without one, for a file, in which
-    no table loses a column."""
+    """Everything about a run, for a terminal of `width` cells, or for a file, where tables keep all
+    columns."""
     run = RunView(report)
     prose, wide = width or PROSE, width or UNLIMITED
     parts = [model_lines(run, prose, wide), *_results(run, prose, wide, brief=False)]
@@ -42,7 +42,7 @@ def run_text(report: Report, width: int | None = None) -> str:
 
 
 def _breaking_off(report: Report) -> list[Fact]:
-    """That the run has no end, and how to measure the rest of one that is kept here."""
+    """That the run has no end, and how to measure the rest if its journal is here."""
     if report.status != "incomplete" or report.started is None:
         return []
     run, text = report.started.id, "the run was cut short"
@@ -56,13 +56,13 @@ def _breaking_off(report: Report) -> list[Fact]:
 
 
 def _nothing(report: Report) -> str:
-    """Why a run has no row: it ended before any was planned."""
+    """Why a run without rows has no results."""
     warned = "".join(f"\nwarning: {warning.message}" for warning in report.warnings)
     return f"Nothing was measured: no candidate was planned; the run is {report.status}.{warned}"
 
 
 def summary_text(report: Report, width: int | None = None) -> str:
-    """The answers of a run alone; "" where nothing was measured."""
+    """Only the answers of a run; "" if nothing was measured."""
     run = RunView(report)
     prose, wide = width or PROSE, width or UNLIMITED
     measured = any(c.blocks for row in report.rows.values() for c in row.candidates)
@@ -72,7 +72,7 @@ def summary_text(report: Report, width: int | None = None) -> str:
 
 
 def _results(run: RunView, prose: int, width: int, *, brief: bool) -> Iterator[list[Text]]:
-    """The table of verdicts, then each row and sweep; if `brief` those without a verdict."""
+    """The table of verdicts, then each row and sweep; if `brief`, only those without a verdict."""
     report = run.report
     yield _verdicts(run, width)
     yield _largest_batches(run, prose)
@@ -90,7 +90,7 @@ def _joined(parts: Sequence[Sequence[Text]]) -> str:
 
 
 def _rows(report: Report) -> list[Row]:
-    """All rows but those of the user's model or code."""
+    """All rows except those of the user's model or code."""
     known = report.model is not None or report.code is not None
     subject = [row.plan.scenario for row in rows_of(report)] if known else []
     return [row for name, row in report.rows.items() if name not in subject]
@@ -113,7 +113,7 @@ def _largest_batches(run: RunView, width: int) -> list[Text]:
 
 
 def _sweep(sweep: Sweep, run: RunView, prose: int, width: int, *, brief: bool) -> list[Text]:
-    """A sweep: the rates, the findings, and unless `brief` the remarks on its candidates."""
+    """The rates and findings of a sweep and, unless `brief`, the remarks on its candidates."""
     rows = [r for r in run.report.rows.values() if r.sweep == (sweep.scenario or sweep.workload)]
     facts = [*(fact("", text) for text in findings(sweep)), *([] if brief else notes(rows, run))]
     return [
@@ -162,7 +162,7 @@ def _parameter(parameter: Parameter) -> str:
 
 
 def where_lines(report: Report) -> list[str]:
-    """A line for each row, one for what is outside them, and one for the whole run."""
+    """The output of `--where`: a line for each row, one for the rest, and one for the whole run."""
     spent = report.finished.overhead if report.finished is not None else None
     if spent is None or spent.starting_s is None:
         return ["this run does not say where its seconds went: it is older, or did not end"]

@@ -7,7 +7,7 @@ from ..text import units
 
 
 def header(machine: Machine) -> list[str]:
-    """The devices that are watched."""
+    """A line for each watched device."""
     cores = units.counted(machine.cpu.effective_cores, "core")
     lines = [f"cpu: {machine.cpu.model or 'unknown'}, {cores}"]
     for gpu in machine.gpus:
@@ -32,7 +32,7 @@ def line(snapshot: Snapshot) -> str:
 def _device(
     name: str, found: HostReading | GpuReading, mhz: float | None, memory: int | None, word: str
 ) -> str:
-    """The known readings of one device; `memory` bytes are free or used, as `word` says."""
+    """The known readings of one device; `word` says whether `memory` (bytes) is free or used."""
     values = (found.utilization_percent, mhz, found.power_w, found.temperature_c)
     named = zip(values, ("%", "MHz", "W", "C"), strict=True)
     known = [f"{value:.0f} {unit}" for value, unit in named if value is not None]

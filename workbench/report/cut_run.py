@@ -30,8 +30,7 @@ class CutRun:
 
     @classmethod
     def of(cls, old: OpenedRun, version: str) -> CutRun:
-        """The run to resume with this `version` of workbench; JournalError if it has to start over.
-        """
+        """`old`, ready to be resumed by this `version`; JournalError if it has to start over."""
         report, started = old.report, old.report.started
         assert started is not None  # a journal begins with it
         rows = {row.plan.scenario: row for row in report.asked_rows}

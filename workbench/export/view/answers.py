@@ -1,4 +1,4 @@
-"""The answer of a row: verdict, reasons, warnings, what follows from them, and its candidates."""
+"""The answer of a row: verdict, reasons, warnings, advice, and its candidates."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -25,13 +25,13 @@ from .table import longest_that_fits, table_lines
 from .tables import pending_texts, raced_lines, result_columns, run_columns
 from .words import case_text, choice_text, choice_word, confidence_text, pick_texts
 
-PLOT_HEIGHT = 14  # lines of the curves, their axis and title included
+PLOT_HEIGHT = 14  # lines of the curves with axis and title
 NAMED_OPERATORS = 5  # in one line
 
 
 def answer_lines(row: Row, run: RunView, width: int, *, roomy: bool) -> list[Text]:
-    """Question, answer, reasons, warnings and command of a row; its candidates while it is raced,
-    and if `roomy` always."""
+    """Question, answer, reasons, warnings and command of a row; its candidates while it races, or
+    always if `roomy`."""
     facts = [fact("", row.plan.question, "dim")] if row.plan.question else []
     facts += answer_facts(row, run)
     if run.going and row.started and row.verdict is None:
@@ -44,7 +44,7 @@ def answer_lines(row: Row, run: RunView, width: int, *, roomy: bool) -> list[Tex
 
 
 def result_lines(row: Row, run: RunView, width: int, table_width: int) -> list[Text]:
-    """A row of a finished run: the answer, if one was asked for, the race and the candidates."""
+    """A row of a finished run: the answer if it has one, the race and the candidates."""
     lines = [heading(row_title(row), width), *facts_lines(result_facts(row, run), width, INDENT)]
     if (verdict := row.verdict) is not None:
         lines += [*command_lines(verdict.reproduce)[1:], Text()]
@@ -62,8 +62,8 @@ def result_facts(row: Row, run: RunView) -> list[Fact]:
 
 
 def _first_two(row: Row, run: RunView) -> tuple[Candidate, Candidate, Ratio] | None:
-    """The best candidate, the next one and its time over that of the best; None where the two have
-    too few rounds in common."""
+    """The best candidate, the next one, and the next one's value over the best's; None if they have
+    too few common rounds."""
     best, other = run.best(row), run.runner_up(row)
     if best is None or other is None:
         return None
@@ -72,7 +72,7 @@ def _first_two(row: Row, run: RunView) -> tuple[Candidate, Candidate, Ratio] | N
 
 
 def _so_far(row: Row, run: RunView) -> list[Fact]:
-    """The leader of a race that goes on, and the next, which the rounds to come may change."""
+    """The leader of a race under way and its lead over the next candidate."""
     if (found := _first_two(row, run)) is None:
         return []
     best, other, ratio = found
@@ -105,11 +105,11 @@ def _fastest(row: Row, run: RunView) -> list[Fact]:
 
 
 def ending_lines(run: RunView, width: int, *, starts: bool) -> list[Text]:
-    """The end of a run in one line: the choices, and the keys for what comes next, without those
-    that start a run unless it `starts` one."""
+    """The end of a run in one line: the choices, and the keys for the next action; keys that start
+    a run only if `starts`."""
     verdicts = run.report.verdicts
     counts = Counter(choice_word(verdict.choice, verdict.best_gpu) for verdict in verdicts)
-    most = counts.most_common() if len(verdicts) > 1 else []  # the table says it of one
+    most = counts.most_common() if len(verdicts) > 1 else []  # the table shows a single one
     found = [f"{word} in {count} of {len(verdicts)}" for word, count in most]
     if verdicts and all(verdict.no_gpu and verdict.choice == "cpu" for verdict in verdicts):
         found = ["No GPU was found: the CPU runs every scenario"]
@@ -124,19 +124,19 @@ def ending_lines(run: RunView, width: int, *, starts: bool) -> list[Text]:
 
 
 def command_lines(command: str) -> list[Text]:
-    """A blank line and the command; empty without one, as for a plain run from a document."""
+    """A blank line and the command; [] without one, as for a plain run from a document."""
     return [Text(), Text.of(("$ ", "dim"), (command, "command"))] if command else []
 
 
 def answer_facts(row: Row, run: RunView) -> list[Fact]:
-    """The verdict, or its substitute while there is none."""
+    """The verdict, or the state of the race before there is one."""
     if (verdict := row.verdict) is None:
         is_plain = not row.plan.owes_verdict and not run.going
         return (_fastest(row, run) if is_plain else []) or [
             Fact("answer", pending_texts(row, run)[0])
         ]
     # The variant of a model counts, not the kind of device.
-    said = listed("answer", answer(row, run.report))  # where it names the pick in words
+    said = listed("answer", answer(row, run.report))  # names the pick in words
     facts = said or [Fact("answer", _answer(verdict))]
     if (pick := row.picked) is not None:
         words = "" if said or has_equal(verdict) else f"  ({in_words(pick.case)})"
@@ -147,7 +147,7 @@ def answer_facts(row: Row, run: RunView) -> list[Fact]:
 
 
 def answer_warnings(verdict: Verdict) -> list[Warning]:
-    """The warnings about the row; those about the time of a candidate stand with the candidate."""
+    """The warnings about the row, without those about the time of a single candidate."""
     return [warning for warning in verdict.warnings if warning.subject == verdict.scenario]
 
 
@@ -160,7 +160,7 @@ def _answer(verdict: Verdict) -> Text:
 
 
 def notes(rows: Sequence[Row], run: RunView) -> list[Fact]:
-    """Remarks that no column shows; each text once, with its candidates, or points of a sweep."""
+    """Remarks that no column shows, each once with its candidates or points of a sweep."""
     found, order = dict[tuple[str, str], dict[str, None]](), run.walk()  # where each remark applies
     for row in sorted(rows, key=lambda row: order.index(row.plan.scenario)):
         place = place_text(row.plan.point)
@@ -202,7 +202,7 @@ def _remarks(candidate: Candidate, row: Row, run: RunView) -> Iterator[tuple[str
 
 
 def advice_facts(verdict: Verdict) -> list[Fact]:
-    """Crossover, break-even points, other devices, and the best by each objective."""
+    """Crossover, break-even points, recorded devices, and the best by each objective."""
     facts = []
     if verdict.crossover is not None:
         facts.append(fact("crossover", crossover.sentence(verdict.crossover)))
@@ -230,7 +230,7 @@ def crossover_lines(row: Row, report: Report, width: int) -> list[Text]:
 
 
 def cost_notes(verdict: Verdict) -> list[str]:
-    """Limits of the most frugal pick: other sensors, and candidates that were not read."""
+    """Caveats of the most frugal pick: different sensors, and candidates without a reading."""
     pick = next((f.pick for f in verdict.by_objective if f.objective == "most_frugal"), None)
     if pick is None:
         return []
@@ -248,7 +248,7 @@ def cost_notes(verdict: Verdict) -> list[str]:
 
 
 def cost_lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
-    """Fastest, cheapest and most frugal: the name of each with its best, or why there is none."""
+    """The names fastest, cheapest and most frugal, each with its best or why there is none."""
     for found in verdict.by_objective:
         text = f"unknown: {_because(found.unknown)}" if found.unknown else ""
         if found.pick is not None:

@@ -32,7 +32,7 @@ def ceilings_text(ceilings: Ceilings) -> str:
 
 
 def rows(ceilings: Ceilings) -> list[tuple[str, ...]]:
-    """A line per figure, a column per device and datasheet; empty lines are left out."""
+    """A line per figure and a column per device and datasheet, without empty lines."""
     found = [_figures(device) for device in columns(ceilings)]
     lines = [(label, *(figures[label] for figures in found)) for label in found[0]]
     return [line for line in lines if any(cell != "-" for cell in line[1:])]
@@ -41,8 +41,8 @@ def rows(ceilings: Ceilings) -> list[tuple[str, ...]]:
 def bars(ceilings: Ceilings, device: str) -> list[tuple[str, float | None, str]]:
     """Label, share and text of each ceiling of `device` and of its datasheet.
 
-    The share is that of the largest rate in operations, or in bytes, of any device; None for what
-    is no rate.
+    The share (0 to 1) is relative to the largest rate of any device in the same unit; None for
+    figures that are not rates.
     """
     known = {each.device: each for each in columns(ceilings)}
     sheet, most = known.get(f"{device} datasheet"), dict[str, float]()

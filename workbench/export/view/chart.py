@@ -1,4 +1,4 @@
-"""A chart in braille over logarithmic axes."""
+"""A chart of braille characters with logarithmic axes."""
 
 import itertools
 import math
@@ -17,7 +17,7 @@ Place = tuple[float, float]  # logarithms of the horizontal and vertical values
 
 @dataclass(frozen=True)
 class Series:
-    """A line; `mark`, unless it is empty, stands at each of its points, `name` at its end."""
+    """A line with `name` at its end and, unless it is empty, `mark` at each point."""
 
     mark: Span
     places: Sequence[Place]
@@ -26,7 +26,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Band:
-    """An interval of the horizontal axis, and its middle where that is known."""
+    """An interval of the horizontal axis, and its middle if known."""
 
     low: float
     high: float
@@ -34,7 +34,7 @@ class Band:
 
 
 def ticks(low: float, high: float, most: int) -> list[float]:
-    """At most `most` ticks of a logarithmic axis: one, two and five times powers of ten."""
+    """At most `most` ticks of a logarithmic axis, at 1, 2 and 5 times powers of ten."""
     powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
     steps = [factor * 10.0**power for power in powers for factor in (1, 2, 5)]
     if high < 10 * low:
@@ -56,11 +56,11 @@ def chart(
     height: int,
     bands: Sequence[Band] = (),
 ) -> list[Text]:
-    """The series, the last over the others, with names at their ends, above an axis with as many
-    labels as there is room for, the first ones first.
+    """The series, later ones on top, with names at their ends, above an axis with as many of the
+    first `labels` as fit.
 
-    `level_text` formats a tick of the vertical axis.  `width` and `height` count the plot alone;
-    labels take `LABEL` columns more, the axis two lines.
+    `level_text` formats a tick of the vertical axis.  `width` and `height` are those of the plot;
+    labels take `LABEL` more columns, the axis two more lines.
     """
     together = [place for each in series for place in each.places]
     (left, right), (bottom, top) = (_bounds(numbers) for numbers in zip(*together, strict=True))
@@ -115,7 +115,7 @@ def _bounds(numbers: Sequence[float]) -> tuple[float, float]:
 
 
 def _draw_braille(grid: list[list[Span]], line: Sequence[tuple[int, int]], tone: str) -> None:
-    """Set the dots between the points; dots of other lines in the same cell stay."""
+    """Set the dots between the points, and keep dots of other lines in the same cells."""
     for (x, y), (to_x, to_y) in itertools.pairwise(line):
         steps = max(abs(to_x - x), abs(to_y - y), 1)
         for step in range(steps + 1):
@@ -130,8 +130,8 @@ def _draw_braille(grid: list[list[Span]], line: Sequence[tuple[int, int]], tone:
 def _ends(
     series: Sequence[Series], down: Callable[[float], int], height: int
 ) -> Iterator[tuple[int, Series]]:
-    """The line of each name: where its series ends, or the next one that is free.  The last names
-    are left out where lines run out."""
+    """The line for each name: where its series ends, or the next free one.  If lines run out, the
+    last names are left out."""
     named = sorted((each for each in series if each.name), key=lambda each: -each.places[-1][1])
     lowest, following = max(down(named[-1].places[-1][1]), len(named) - 1), -1
     for number, each in enumerate(named):
@@ -154,7 +154,7 @@ def _axis(
 
 
 def _row(cells: Sequence[Span]) -> Text:
-    """The cells up to the last that is not blank, each run of a tone in one span."""
+    """The cells up to the last one that is not blank, with equal tones joined into one span."""
     end = max((place for place, (text, _) in enumerate(cells, 1) if text != " "), default=0)
     runs = itertools.groupby(cells[:end], key=lambda cell: cell[1])
     return Text.of(*(("".join(text for text, _ in run), tone) for tone, run in runs))

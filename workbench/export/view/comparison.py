@@ -77,7 +77,7 @@ def _against(one: Versus, spreads: Sequence[float | None], *, known: bool) -> It
         f"{b}/A is the time of {b} over that of A. It is unpaired: the runs did not take turns.",
         f"SAME: the whole interval lies within {SAME_WITHIN:.0%}. FASTER, SLOWER: it excludes 1.",
     ]
-    if len(varied) == 2:  # else a run has one round of each case, and no case an interval
+    if len(varied) == 2:  # a run with one round of each case has no spread and no intervals
         rounds = f"rounds varied by {varied[0]} in A and {varied[1]} in {b}"
         notes.insert(1, f"Intervals allow for changes from run to run: {rounds}.")
     only = (("A", one.only_in_a), (b, one.only_here))
@@ -89,7 +89,7 @@ def _against(one: Versus, spreads: Sequence[float | None], *, known: bool) -> It
 
 
 def _with_short_names(found: Section) -> Section:
-    """The cases also without their sizes, for narrow tables, where these names still differ."""
+    """Adds the cases without their sizes, for narrow tables, if these names still differ."""
     names = [texts_of(line.cells["Case"])[0] for line in found.lines]
     short = [re.sub(r"\[.*?\]", "", name.plain) for name in names]
     if len({*short}) < len(short):
@@ -102,13 +102,13 @@ def _with_short_names(found: Section) -> Section:
 
 
 def _staying(title: str, minimum: int | None = None, *, names: bool = False) -> Column:
-    """A column that stays at any width, cut to `minimum` cells, `names` where these are alike."""
+    """A column that stays at any width; its texts may be cut to `minimum` cells."""
     return Column(title, title, minimum=minimum, maximum=UNLIMITED, names=names)
 
 
 def _verdict(one: ComparedVerdict) -> tuple[str, ...]:
     picks = [candidate_name(pick) if pick else "no pick" for pick in one.picks]
-    if len({*picks}) < len({*one.picks}):  # they differ in size alone
+    if len({*picks}) < len({*one.picks}):  # the picks differ only in size
         picks = [_sized(pick) if pick else "no pick" for pick in one.picks]
     words = map(choice_word, one.choices, one.picks)
     sides = [f"{word}: {pick}" for word, pick in zip(words, picks, strict=True)]
@@ -129,7 +129,7 @@ def _sized(case: str) -> str:
 
 
 def ab_section(report: ABReport) -> Section:
-    """The sides, what there is to say about the results, and the table of these."""
+    """The sides, notes on the results, and the table of results."""
     notes = [f"{side.name}: {side.label}" for side in report.sides]
     notes += [f"{each.case}: {each.reason.message}" for each in report.results if each.reason]
     posed = [each.case for each in report.results if each.basis == "simulated"]

@@ -13,7 +13,7 @@ from .chart import LABEL, Band, Place, Series, chart
 from .spans import Span, Text, heading
 from .table import Column, Line, table_lines
 
-MARKS = "*o+x#@%&$~abcdefghijklmnpqrstuvwyz"  # one for each curve; further ones begin again
+MARKS = "*o+x#@%&$~abcdefghijklmnpqrstuvwyz"  # one for each curve; more curves repeat them
 LEAST_HEIGHT = 6  # lines of the smallest useful plot
 AXIS_LINES = 2
 SHADES = 4  # tones for each kind of device
@@ -38,8 +38,8 @@ def sweep_title(sweep: Sweep) -> str:
 
 
 def rate_table(sweep: Sweep) -> tuple[list[Column], list[Line]]:
-    """The rates at all points, a column for each curve; the last curves leave first.  The highest
-    stands at points with several measured candidates."""
+    """The rates at all points, a column for each curve, of which the last disappear first.  Points
+    with several measured candidates also show the highest rate."""
     columns = [
         Column("at", ", ".join(sweep.axes)),
         *(
@@ -68,7 +68,7 @@ def _rate(curve: Curve, point: CurvePoint) -> str:
 
 
 def unit_of(curve: Curve) -> str:
-    """The unit of the curve's rates: the document has FLOP/s for INT8 too."""
+    """The unit of the curve's rates; for INT8 it replaces the FLOP/s of the document."""
     _, _, precision, *_ = curve.candidate.split("/")
     return units.per_s(precision) if curve.unit == "FLOP/s" else curve.unit
 
@@ -98,10 +98,10 @@ def chart_lines(
     bands: Sequence[Band] = (),
     whole: Sweep | None = None,
 ) -> list[Text]:
-    """The curves over one number; empty where there is no such curve.
+    """The curves over one numeric size; [] if there are none.
 
     `at` is the point of the row on the screen, `chosen` the label of the candidate under the
-    cursor, whose curve lies over the others.  `whole` has hidden curves too, and keeps the marks.
+    cursor, whose curve is drawn on top.  `whole` includes hidden curves, so that marks stay.
     """
     curves = sorted(sweep.curves, key=lambda curve: curve.candidate == chosen)
     marks, series = _marks(whole or sweep), []
@@ -157,8 +157,8 @@ def _line(curve: Curve) -> list[Place]:
 
 
 def crossings(sweep: Sweep, found: Crossover | None = None) -> tuple[list[Band], str]:
-    """The sizes between which the lead goes to another device, or else to another candidate, and
-    which of the two it is."""
+    """The sizes between which the lead changes to another device, or else to another candidate, and
+    a word for which of the two."""
     if found is not None and found.value is not None:
         low, high = found.ci95 or (found.value, found.value)
         bands = [Band(math.log10(low), math.log10(high), math.log10(found.value))]
@@ -174,7 +174,7 @@ def crossings(sweep: Sweep, found: Crossover | None = None) -> tuple[list[Band],
 
 
 def _moves(change: LeadChange) -> bool:
-    """Whether the lead goes to another kind of device."""
+    """Whether the lead changes to another kind of device."""
     names = change.from_candidate, change.to_candidate
     return len({kind_of(name.partition("/")[0]).column for name in names}) == 2
 
@@ -205,6 +205,6 @@ def curve_lines(
     if len(drawn) > height:
         return wrapped if len(wrapped) <= height else sentences[:height]
     room = height - len(drawn)
-    if len(wrapped) <= room:  # a cut one loses its numbers, which come last
+    if len(wrapped) <= room:  # a cut finding would lose its numbers, which come last
         sentences = wrapped
     return [*([title] if room > len(sentences) else []), *drawn, *sentences[:room]]

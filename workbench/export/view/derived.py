@@ -1,4 +1,4 @@
-"""Values that front ends derive from a report: names, ranks, and numbers kept until they change."""
+"""Values that front ends derive from a report, cached until they change."""
 
 import copy
 import math
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Lead(NamedTuple):
-    """The best of a row, the next one that may be picked, and their ratio after each round."""
+    """The best of a row, the runner-up, and their ratio after each round."""
 
     best: Candidate
     other: Candidate
@@ -30,8 +30,8 @@ class Lead(NamedTuple):
 
 
 class RunView:
-    """A run as text and screens read it.  Numbers are kept until there is a new block or state:
-    sorting every sample of every candidate at each repaint would cost more than drawing."""
+    """A run as text and screens read it.  Numbers are cached until there is a new block or state,
+    since sorting all samples at each repaint would cost more than drawing."""
 
     def __init__(self, report: Report) -> None:
         self.report = report
@@ -39,7 +39,7 @@ class RunView:
 
     @property
     def going(self) -> bool:
-        """More events will come."""
+        """Whether more events will come."""
         return False
 
     @property
@@ -48,7 +48,7 @@ class RunView:
         return self.report.last_at_s
 
     def _once(self, key: tuple[str, ...], stamp: object, make: Callable[[], T]) -> T:
-        """The value that was made for `key`, made again under another stamp."""
+        """The cached value of `key`, made again when the stamp changes."""
         if key not in self._kept or self._kept[key][0] != stamp:
             self._kept[key] = stamp, make()
         value: T = self._kept[key][1]
@@ -61,7 +61,7 @@ class RunView:
         return self._once(key, stamp, lambda: self.report.statistics(candidate))
 
     def best(self, row: Row) -> Candidate | None:
-        """The pick; without one, the first in the race's own ranking."""
+        """The pick, or else the first by the ranking of the race."""
         return self._once(("best", row.plan.scenario), _progress(row), lambda: self._best(row))
 
     def _best(self, row: Row) -> Candidate | None:
@@ -71,7 +71,7 @@ class RunView:
         return row.picked or next(iter(able or ranked(group)), None)
 
     def behind(self, row: Row) -> dict[str, Ratio]:
-        """By case: the time of each candidate over that of the best, as far as it is known."""
+        """By case: the value of each candidate over that of the best, where known."""
         return self._once(("behind", row.plan.scenario), _progress(row), lambda: self._behind(row))
 
     def _behind(self, row: Row) -> dict[str, Ratio]:
@@ -89,7 +89,7 @@ class RunView:
         return found
 
     def runner_up(self, row: Row) -> Candidate | None:
-        """That of the verdict; without one, the fastest that may be picked besides the best."""
+        """The runner-up of the verdict, or else the fastest other candidate that may be picked."""
         best, behind = self.best(row), self.behind(row)
         able = [c for c in row.candidates if c.case.id in behind and not row.is_barred(c)]
         others = (c for c in able if c is not best and c.state != "failed")
@@ -98,7 +98,7 @@ class RunView:
         return min(others, key=lambda c: order[c.case.id], default=None)
 
     def lead(self, row: Row) -> Lead | None:
-        """The course of the lead, thinned to a few rounds; None without a runner-up."""
+        """The lead after each round, or after fewer for long races; None without a runner-up."""
         best, other = self.best(row), self.runner_up(row)
         if best is None or other is None:
             return None
@@ -113,8 +113,8 @@ class RunView:
         return Lead(best, other, course)
 
     def ordered(self, row: Row) -> list[Candidate]:
-        """The candidates with the pick first and the slowest last, in a new order after each round;
-        those for reference only follow."""
+        """The candidates, the pick first and the slowest last, then those for reference only; the
+        order may change after each round."""
         stamp = row.round, row.finished, row.verdict is None, len(row.candidates)
         return self._once(("ordered", row.plan.scenario), stamp, lambda: self._ordered(row))
 
@@ -129,7 +129,7 @@ class RunView:
         return sorted(row.candidates, key=place)
 
     def sweep(self, row: Row) -> Sweep | None:
-        """The sweep that the row is a point of; None for a row that stands alone."""
+        """The sweep that the row is a point of; None if it is not."""
         if row.sweep is None:
             return None
         known = self.report.rows.values()
@@ -138,7 +138,7 @@ class RunView:
         return self._once(("sweep", row.sweep), stamp, lambda: sweeps.sweeps(rows)[0])
 
     def walk(self) -> list[str]:
-        """The rows in the order of a walk: as planned, those of a sweep by their values."""
+        """The ids of the rows as planned, but those of a sweep ordered by their values."""
         first: dict[str, int] = {}
         for number, row in enumerate(self.report.rows.values()):
             first.setdefault(row.sweep or row.plan.scenario, number)
@@ -160,7 +160,7 @@ class RunView:
         return row_title(row) if row else scenario
 
     def case_name(self, case_id: str | None) -> str:
-        """`cuda:0 torch bf16` for a case id, with the parameters that set it off from its row."""
+        """`cuda:0 torch bf16` for a case id, with parameters that differ within its row."""
         candidate = self.report.candidates.get(case_id or "")
         if candidate is None:
             return case_id or "none"
@@ -169,7 +169,7 @@ class RunView:
         return " ".join([candidate_name(candidate.case), *_parameters(own)])
 
     def elimination_text(self, candidate: Candidate) -> str:
-        """`2.1x slower than cuda:0 torch bf16`, or the reason where no ratio is known."""
+        """`2.1x slower than cuda:0 torch bf16`, or the reason if no ratio is known."""
         if candidate.ratio is None or candidate.beaten_by is None:
             return candidate.reason.message if candidate.reason is not None else ""
         behind, other = worse(candidate.objective), self.case_name(candidate.beaten_by)
@@ -182,7 +182,7 @@ class RunView:
 
 
 def _progress(row: Row) -> list[object]:
-    """What changes whenever the order of the candidates may."""
+    """A stamp that changes whenever the order of the candidates may change."""
     return [row.verdict, *((len(c.blocks), c.state) for c in row.candidates)]
 
 
@@ -192,8 +192,8 @@ def row_title(row: Row) -> str:
 
 
 def _own_parameters(case: Case, row: Row) -> Mapping[str, ParameterValue]:
-    """The parameters in which candidates of one row differ, such as `channels_last`; those of a
-    training count the steps of a sample, which is no way to run it."""
+    """The parameters in which candidates of one row differ, such as `channels_last`; not those of
+    own code, which only set the steps per sample."""
     cases = [candidate.case for candidate in row.candidates if case.workload != OWN]
     return {
         name: value

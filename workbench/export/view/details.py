@@ -1,4 +1,4 @@
-"""Everything known of a candidate, as labelled facts."""
+"""Everything known about a candidate, as labelled facts."""
 
 from ...advisor.model.overview import bound_text, brief, untimed_text
 from ...advisor.ranking import error_text
@@ -26,7 +26,7 @@ BARS = 24  # most bars of the histogram, which fits into 60 columns
 
 
 def candidate_facts(candidate: Candidate, run: RunView) -> list[Fact]:
-    """Everything known of one candidate, for terminals too narrow for all columns."""
+    """Everything known about one candidate, for terminals too narrow for all columns."""
     found, reason, accuracy = run.measured(candidate), candidate.reason, candidate.accuracy
     facts = [Fact("", case_text(candidate.case.id, run).toned("strong"))]
     facts += [fact("times", _times(found)), *_speed(found)] if found.n else []
@@ -95,7 +95,7 @@ def _speed(found: Measurement) -> list[Fact]:
 
 
 def metrics_text(found: Measurement) -> str:
-    """The metrics of this workload alone: `waiting 12 %, epochs 3`."""
+    """The workload's own metrics: `waiting 12 %, epochs 3`."""
     return ", ".join(units.named(name, value) for name, value in found.metrics.items())
 
 
@@ -119,7 +119,7 @@ def why_facts(candidate: Candidate, report: Report) -> list[Fact]:
 
 
 def profile_facts(candidate: Candidate, trace: Trace | None) -> list[Fact]:
-    """The operators that took the time of a profiled pass, and the file with all of it."""
+    """The operators that took most of a profiled pass, and the file with the whole trace."""
     return [
         *listed("top", map(_operator, candidate.operators[:TOP_OPERATORS])),
         *trace_facts(trace),
@@ -140,7 +140,7 @@ def trace_facts(trace: Trace | None) -> list[Fact]:
 
 
 def telemetry_text(found: Telemetry) -> str:
-    """The sensors while it ran; a clock that did not move is given once."""
+    """The sensor readings while it ran; a clock that did not move is shown once."""
     clocks = found.clock_mhz, found.clock_before_mhz, found.clock_after_mhz
     has_moved = len({f"{mhz:.0f}" for mhz in clocks if mhz is not None}) > 1
     readings = (

@@ -1,4 +1,4 @@
-"""Events in words, a sentence each, and the log of a run, which both front ends make of them."""
+"""Events in words, and the log of a run that both front ends show."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from .spans import Fact, Text, facts_lines, heading
 from .tables import MORE_IS_BETTER, rate_text
 from .words import choice_word, reason_text
 
-# Warnings that a run says at once: a file that was asked for is missing, the run itself is not
-# kept, or the ratios mislead.
+# Codes of warnings that are shown at once: a requested file is missing, the run is not kept, or
+# ratios are unreliable.
 ALARMING = ("no_trace", "no_journal", "not_frozen")
 WORD_WIDTH = 10  # the longest word is `eliminated`
 LOG_LABEL = 22  # cells of "  41.2 s  eliminated  "
@@ -88,7 +88,7 @@ def _said(event: ev.AnyEvent, run: RunView) -> Said:  # noqa: C901 - one flat ar
         case ev.WorkerStarted():
             return "worker", f"{event.worker} up in {units.duration(event.import_s)}"
         case ev.WorkerEnded() if event.reason is not None:
-            # Where time ran out, the end of its case says whether that is a failure.
+            # If time ran out, the status of its case shows whether that is a failure.
             tone = "warning" if event.reason.code == "timeout" else "error"
             return "worker", f"{event.worker}: {reason_text(event.reason)}", tone
         case ev.MachineRead() if event.gap is not None:
@@ -145,7 +145,7 @@ def _candidates(found: Sequence[object]) -> str:
 
 
 def _left(row: Row, report: Report) -> str:
-    """`; row 3 of 20, 140 s left` where there are several rows; "" in a search for a crossover."""
+    """`; row 3 of 20, 140 s left`; "" for a single row or in a search for a crossover."""
     rows = report.asked_rows
     if row.plan.is_crossover_point or report.started is None or len(rows) < 2:
         return ""
@@ -164,7 +164,7 @@ def _answer(event: ev.VerdictReached, run: RunView) -> str:
 
 
 def _prepared(event: ev.CasePrepared) -> list[str]:
-    """The set-up in one text; empty where there is nothing to say."""
+    """The parts of the set-up in words."""
     parts, accuracy, warmup = list[str](), event.accuracy, event.warmup
     if event.setup.build_s is not None:
         parts.append(f"built in {units.duration(event.setup.build_s)}")
@@ -189,8 +189,8 @@ def _measured(candidate: Candidate, name: str, run: RunView) -> Said:
 
 
 def log_line(event: ev.AnyEvent, report: Report, *, verbose: bool = True) -> str | None:
-    """One line for an event that `report` has already taken in; None for mere detail, and without
-    `verbose` for all but failures and the first extension of the run."""
+    """One line for an event that is already applied to `report`; None for mere detail.  Without
+    `verbose`, only failures and the first extension of the run have a line."""
     found = narrate(event, RunView(report))
     extends = isinstance(event, ev.BudgetExtended) and report.extended_s == event.by_s > 0
     if found is None or not (verbose or extends or found.tone == "error"):
@@ -202,7 +202,7 @@ def log_line(event: ev.AnyEvent, report: Report, *, verbose: bool = True) -> str
 
 
 def race_log(row: Row, log: Iterable[LogLine]) -> list[LogLine]:
-    """The events of this row, in their order."""
+    """The events of this row in order."""
     return [each for each in log if each.scenario == row.plan.scenario and each.word != "planned"]
 
 

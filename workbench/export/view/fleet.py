@@ -9,7 +9,7 @@ from ...report.candidate import candidate_name
 from ...text import units
 from .section import Section
 
-LISTED = 40  # nodes; of more only those without an answer are listed, as many
+LISTED = 40  # most nodes in the list; of larger fleets it has only nodes without an answer
 NOTES = (
     "Time, pick, lead and confidence are those of the node with the median time, where the lead is"
     " paired. Spread: the slowest of equal nodes over the fastest.",
@@ -20,8 +20,8 @@ SCALING = "Ranks share a batch. Efficiency: speed-up over one rank, in turns, pe
 
 
 def sections(found: FleetDocument, skip: int = 0) -> Iterator[Section]:
-    """Scenarios by node type, the nodes, and the answers behind; without the `skip` columns after
-    the first."""
+    """Scenarios by node type, the nodes, and their answers; `skip` columns after the first are left
+    out, to scroll sideways."""
     types = list(dict.fromkeys(node.node_type for node in found.nodes))
     header = ["Scenario", "Node type", "Lead", "95%", *types]
     tables = [
@@ -94,7 +94,7 @@ def _node(node: FleetNode) -> list[str]:
 
 
 def _events(nodes: Sequence[FleetNode]) -> dict[str, list[str]]:
-    """What happened, with the names of the nodes to which it did."""
+    """Each failure or log text, with the names of the nodes that have it."""
     found: dict[str, list[str]] = {}
     for node in nodes:
         log = [] if node.state == "running" else node.log

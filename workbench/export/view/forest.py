@@ -8,12 +8,12 @@ from ...text import units
 from .chart import ticks
 from .spans import Text
 
-VALUE = 8  # cells of the ratio in figures
-LEAST_TOP = 1.25  # end of the axis where all are level
+VALUE = 8  # cells for the ratio as text
+LEAST_TOP = 1.25  # end of the axis if all candidates are level
 
 
 def _place(value: float, all_: Mapping[str, Ratio], width: int) -> int:
-    """The column of a ratio between the lowest and the highest of the row."""
+    """The cell of a ratio on an axis from the lowest to the highest of the row."""
     low = min([1.0, *(behind.low for behind in all_.values())])
     high = max([LEAST_TOP, *(behind.high for behind in all_.values())])
     share = math.log(value / low) / math.log(high / low)
@@ -21,7 +21,7 @@ def _place(value: float, all_: Mapping[str, Ratio], width: int) -> int:
 
 
 def axis(all_: Mapping[str, Ratio]) -> Callable[[str, int], Text]:
-    """The head of the column: as many ticks as there is room for."""
+    """The head of the column: as many ticks as fit."""
 
     def draw(title: str, width: int) -> Text:
         if width <= VALUE:  # no candidate has a ratio yet

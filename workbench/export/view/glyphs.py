@@ -1,4 +1,4 @@
-"""Bars, gauges and curves of characters.  Pure functions."""
+"""Bars, gauges and curves made of characters."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ _LEVELS = "▁▂▃▄▅▆▇█"
 
 
 def _halves(share: float, width: int) -> tuple[int, int]:
-    """Whole and half cells; any share above zero shows, and only a share of one is full."""
+    """Whole and half cells of a bar; any share above 0 is visible, and only 1 is full."""
     halves = round(max(0.0, min(1.0, share)) * width * 2)
     if share > 0:
         halves = max(1, halves)
@@ -16,7 +16,7 @@ def _halves(share: float, width: int) -> tuple[int, int]:
 
 
 def bar(share: float, width: int) -> str:
-    """A thin bar, which leaves a gap to the bars of neighbouring lines."""
+    """A thin bar, with a gap to those of neighbouring lines."""
     whole, half = _halves(share, width)
     return "━" * whole + "╸" * half
 
@@ -29,7 +29,7 @@ def gauge(share: float, width: int) -> str:
 
 
 def sparkline(values: Sequence[float], width: int, low: float, high: float) -> str:
-    """The course of `values` over `width` cells, between `low` and `high`; "" without values."""
+    """A curve of `values` over `width` cells, scaled from `low` to `high`; "" without values."""
     if not values:
         return ""
     drawn = []

@@ -13,12 +13,12 @@ from .spans import Text, heading
 from .words import device_tone
 
 HEIGHT, MOST_BARS = 6, 40  # lines of the plot, cells of the histogram
-MOST_LOSS, STRETCH = 60, 4  # cells of a curve of losses, and of one value while they are few
+MOST_LOSS, STRETCH = 60, 4  # cells of a curve of losses, and of each value while there are few
 
 
 def course_lines(row: Row, run: RunView, width: int) -> list[Text]:
     """The plot of the lead, if there is one, and the histogram in one line."""
-    lead = run.lead(row) if width > 3 * LABEL else None  # less while the layout changes
+    lead = run.lead(row) if width > 3 * LABEL else None  # narrower only while the layout changes
     plot = lead_lines(lead, run, width) if lead and len(lead.course) > 1 else []
     best = run.best(row)
     if best is None or not best.ordered_s:
@@ -60,15 +60,15 @@ def samples_text(candidate: Candidate, most: int = MOST_BARS) -> Text:
 
 
 def loss_lines(row: Row, run: RunView, width: int, most: int) -> list[Text]:
-    """A heading, and a line `cuda:0 torch bf16   2.31 ▇▆▄▃▂▁ 0.42` for each candidate: its first
-    and last loss at the ends of the curve.
+    """A heading, and for each candidate a line with its first loss, curve and last loss:
+    `cuda:0 torch bf16   2.31 ▇▆▄▃▂▁ 0.42`.
 
-    All curves have one scale of loss and of steps.  Among more than `most` candidates the fastest
-    of those still in the race are shown.
+    All curves share one scale.  Of more than `most` candidates, the fastest still in the race are
+    shown.
     """
     training = [candidate for candidate in run.ordered(row) if candidate.loss]
     shown = sorted(training, key=lambda candidate: candidate.eliminated)[:most]
-    if not shown:  # the losses are those of a candidate that has no rank
+    if not shown:  # the only losses are those of a candidate without a rank
         return []
     names = [run.case_name(candidate.case.id) for candidate in shown]
     name_width = max(len(name) for name in names)

@@ -33,7 +33,7 @@ from .section import Section
 from .spans import Fact, Text, fact, join, unbroken, warning_fact
 
 BAR_WIDTH = 12
-MANY = 3  # equal GPUs, from which on they share a table
+MANY = 3  # number of equal GPUs from which they share a table
 # Label of a reading of one GPU -> its title in that table.
 READINGS = {
     "memory used": "memory",
@@ -59,8 +59,8 @@ MODES = {True: "on", False: "off"}
 
 
 def warnings(found: Sequence[Warning], titles: Mapping[str, str]) -> list[Fact]:
-    """Each warning with its remedy; one about several rows, named by `titles`, or devices, with
-    the same remedy, only once."""
+    """Each warning with its remedy; those with the same remedy about several rows (named by
+    `titles`) or devices become one."""
     groups: dict[object, list[Warning]] = {}
     for warning in found:
         about = None if warning.subject in titles else warning.remedy or warning.message
@@ -75,7 +75,7 @@ def warnings(found: Sequence[Warning], titles: Mapping[str, str]) -> list[Fact]:
 
 
 def ceilings(found: Ceilings | None, device: str | None) -> list[Fact]:
-    """The measured ceilings of `device`; empty where it was not measured."""
+    """The measured ceilings of `device`; [] if there are none."""
     if not device or not found or all(each.device != device for each in found.devices):
         return []
     facts = []
@@ -87,7 +87,7 @@ def ceilings(found: Ceilings | None, device: str | None) -> list[Fact]:
 
 
 def facts_of(*readings: tuple[str, str | Text | None]) -> list[Fact]:
-    """The readings that there are; `missing` names the others."""
+    """The known readings; `missing` names the others."""
     return [
         Fact(label, value if isinstance(value, Text) else Text.of(value))
         for label, value in readings
@@ -133,7 +133,7 @@ def _cache(cache: Cache) -> str:
 
 
 def instructions(isa: Isa, architecture: str) -> Text:
-    """`AVX2 yes, AVX-512 no`: words, because presence must not depend on a colour."""
+    """`AVX2 yes, AVX-512 no`: in words, since colour alone must not show it."""
     names = ARM if architecture in ("aarch64", "arm64") else X86
     chips = []
     for field, name in names.items():
@@ -175,7 +175,7 @@ def gpu_title(found: Gpu) -> str:
 
 
 def gpu(found: Gpu) -> list[Fact]:
-    if found.simulated:  # there is nothing to read: a column of n/a would say no more
+    if found.simulated:  # it has no readings
         return [fact("! simulated", "a CPU worker poses as this GPU; it has no sensors", "warning")]
     reasons, hidden = dict(found.unavailable), list[Fact]()
     if not found.visible:
@@ -207,7 +207,7 @@ def gpu(found: Gpu) -> list[Fact]:
 
 
 def _each(found: Sequence[Gpu], shown: Collection[str]) -> list[Section]:
-    """A section for each GPU, without the facts that are `shown` elsewhere, by their labels."""
+    """A section for each GPU, without the facts whose labels are in `shown`."""
     facts = ([each for each in gpu(card) if each.label not in shown] for card in found)
     return [
         Section(gpu_title(card), facts=own, tone="strong gpu")
@@ -216,7 +216,7 @@ def _each(found: Sequence[Gpu], shown: Collection[str]) -> list[Section]:
 
 
 def _many(found: Sequence[Gpu]) -> list[Section]:
-    """A line of readings for each GPU, the facts that all share, and those that some have alone."""
+    """A table of readings with a line for each GPU, the facts that all share, and those of some."""
     rows = []
     for card in found:
         readings = (
@@ -258,7 +258,7 @@ def gpu_memory(found: Gpu) -> Text | str | None:
 def _pcie(link: Pcie) -> str | None:
     if link.generation is None and link.width is None:
         return None
-    # Links slow down at idle: less than the maximum is no fault by itself.
+    # Links slow down at idle, so less than the maximum need not be a fault.
     now = f"{link.generation or '?'}.0 x{link.width or '?'}"
     most = f"{link.max_generation or '?'}.0 x{link.max_width or '?'}"
     return now if now == most else f"{now} now, maximum {most}"
@@ -289,7 +289,7 @@ def _processes(found: Sequence[GpuProcess] | None) -> str | None:
 
 
 def missing(unavailable: Mapping[str, str]) -> list[Fact]:
-    """The reasons for missing readings, each with its readings."""
+    """The reasons for missing readings, each with the readings that it explains."""
     by_reason: dict[str, list[str]] = {}
     for field, why in unavailable.items():
         by_reason.setdefault(why, []).append(field)
@@ -323,7 +323,7 @@ def drivers(machine: Machine) -> list[Fact]:
     devices = f"{cuda.api_version or '?'}, {units.counted(cuda.device_count, 'device')}"
     facts = []
     for name, driver, text in (("NVML", nvml, versions), ("CUDA", cuda, devices)):
-        # Without GPUs their section has the reason.
+        # Without GPUs, their own section shows the reason.
         reason = driver.reason if machine.gpus and not driver.available else None
         if reason is not None and driver is cuda:
             reason = msgspec.structs.replace(reason, hint=cuda_remedy(machine))
@@ -334,7 +334,7 @@ def drivers(machine: Machine) -> list[Fact]:
 
 
 def stack(machine: Machine, installed: Software) -> list[Fact]:
-    """The way down from the libraries to the GPUs, and where it breaks."""
+    """The layers from the libraries down to the GPUs, and where the chain breaks."""
     facts = drivers(machine)
     if not any(gpu.visible and gpu.runs_on == "CUDA" for gpu in machine.gpus):
         return facts
@@ -350,7 +350,7 @@ def stack(machine: Machine, installed: Software) -> list[Fact]:
 
 
 def _level(name: str, package: Package | None, why: str | None, remedy: str | None) -> list[Fact]:
-    """A library, and `why` the way to the GPU breaks at it."""
+    """A library, and `why` the chain to the GPU breaks at it."""
     if package is None or package.version is None:
         return [fact(name, "not installed", "dim")]
     if not why:
@@ -395,7 +395,7 @@ def processor_sections(
 def accelerator_sections(
     machine: Machine, installed: Software, known: Ceilings | None, *, live: bool = False
 ) -> list[Section]:
-    """`live`: the readings of the GPUs are shown with their course."""
+    """`live`: another section shows the readings of the GPUs over time."""
     shown = (*READINGS, "clock events") if live else ()
     is_many = len(machine.gpus) >= MANY and len({card.name for card in machine.gpus}) == 1
     cards = _many(machine.gpus) if is_many else _each(machine.gpus, shown)

@@ -36,8 +36,7 @@ _TONES = (("fp32", "cpu-1"), ("int8", "cpu-0"))  # columns of times with their t
 
 
 def head_lines(run: RunView, width: int, *, roomy: bool, title: str = "") -> list[Text]:
-    """The model and its inputs; on a low terminal one line for it and one input only.  Before the
-    model is read, the `title`."""
+    """The model and its inputs, in two lines unless `roomy`; before the model is read, `title`."""
     first, *rest = _described(run.report)
     name = first.partition(": ")[0]
     if not name:
@@ -52,7 +51,7 @@ def head_lines(run: RunView, width: int, *, roomy: bool, title: str = "") -> lis
 
 
 def _described(report: Report) -> list[str]:
-    """The facts as sentences, the name first; an empty one before they are known."""
+    """The facts as sentences, the name first; [""] before they are known."""
     if report.code is not None:
         return list(code_facts(report.code.facts))
     return list(model_and_inputs(report.model.facts)) if report.model else [""]
@@ -62,7 +61,7 @@ def _described(report: Report) -> list[str]:
 
 
 def stage(run: RunView) -> str:
-    """The present stage of the lab; "" after the run."""
+    """The current stage of the run; "" after it."""
     report, rows = run.report, subject.rows_of(run.report)
     if not run.going:
         return ""
@@ -85,7 +84,7 @@ def stage(run: RunView) -> str:
 def answer_lines(
     found: Sequence[RankedCandidate], chosen: Candidate | None, run: RunView, width: int
 ) -> list[Text]:
-    """The variant to ship, its warnings, and why; the `chosen` candidate is explained as well."""
+    """The variant to ship, its warnings, and why; also an explanation of the `chosen` candidate."""
     report, row = run.report, subject.row_of(run.report)
     verdict = row.verdict if row else None
     facts = list(_advice(found, run))
@@ -102,7 +101,7 @@ def answer_lines(
 def _why_lines(
     candidate: Candidate, found: Sequence[RankedCandidate], report: Report, width: int
 ) -> list[Text]:
-    """Why a candidate won, lost or failed; empty where nothing is known."""
+    """Why a candidate won, lost or failed; [] if unknown."""
     explained = report.model.explained.get(candidate.case.id) if report.model else None
     sentences = list(explained.sentences) if explained else []
     failed = candidate.state == "failed"
@@ -152,7 +151,7 @@ def _advice(found: Sequence[RankedCandidate], run: RunView) -> Iterator[Fact]:
 
 
 def _confidence(report: Report) -> Iterator[str]:
-    """The word for each answer, and what the pick is compared with for it."""
+    """The confidence of each answer, and the comparison that it is about."""
     rows = subject.rows_of(report)
     for row in rows:
         verdict = row.verdict
@@ -167,7 +166,7 @@ def _confidence(report: Report) -> Iterator[str]:
 
 
 def _steps_note(report: Report) -> Iterator[str]:
-    """Say how many steps a training's sample is the mean of; each device may have its own."""
+    """The number of steps per sample of a training, which may differ between devices."""
     found = report.candidates.values() if report.code else ()
     counts = sorted({int(each.case.params.get("batches", 1)) for each in found})
     if counts not in ([], [1]):
@@ -176,14 +175,14 @@ def _steps_note(report: Report) -> Iterator[str]:
 
 
 def _unchecked(report: Report) -> Iterator[str]:
-    """Why results were not checked, where only the race could show it."""
+    """Why results were not checked, if that came out during the race."""
     known = report.code is not None and report.code.facts.nondeterministic
     found = [each.accuracy.reference for each in report.candidates.values() if each.accuracy]
     yield from (text for text in found if text.startswith("not checked") and not known)
 
 
 def _refused(row: Row) -> Iterator[Fact]:
-    """Why the model could not be read, or the code not be run."""
+    """Why the model could not be read, or the code could not run."""
     for candidate in row.candidates:
         if candidate.reason is not None:
             message = candidate.reason.message
@@ -193,7 +192,7 @@ def _refused(row: Row) -> Iterator[Fact]:
 
 
 def _leader(found: Sequence[RankedCandidate], report: Report) -> Iterator[Fact]:
-    """The fastest candidate so far that may be picked."""
+    """The fastest candidate so far among those that may be picked."""
     first, given = next(iter(report.candidates.values()), None), "the model as given"
     if report.code is not None and first is not None:
         given = own.given_name(report.code, first.case)
@@ -254,7 +253,7 @@ def operator_lines(chosen: Candidate | None, report: Report, width: int) -> list
         lines.append(Line(each.operator, cells))
     raced = gain_over(given, candidate, Candidate.step_rounds)
     if given is not None and raced is not None:
-        # A profiled run is slower, and may mislead.
+        # The times of the race, since a profiled run is slower.
         times = [c.median_s for c in (given, candidate)]
         cells = {"operator": Text.of(RACED)}
         if raced.least is None:
@@ -266,14 +265,14 @@ def operator_lines(chosen: Candidate | None, report: Report, width: int) -> list
 
 
 def _timed(seconds: float, longest: float, tone: str) -> Callable[[int], Text]:
-    """`3.70 ms ━━━━━━━`, or a dash where the variant has no such operator."""
+    """`3.70 ms ━━━━━━━`, or a dash if the variant has no such operator."""
     if not seconds:
         return lambda _: Text.of(("      -", "dim"))
     return bar(f"{units.duration(seconds, align=True):>7}", seconds / longest, tone)
 
 
 def rest_lines(chosen: Candidate | None, run: RunView, width: int) -> list[Text]:
-    """The error of each output, the variants built and not tried, the command."""
+    """The error of each output, the variants built and those not tried, and the command."""
     report = run.report
     model, row = report.model, subject.row_of(report)
     if model is None and report.code is None:
@@ -296,7 +295,7 @@ def rest_lines(chosen: Candidate | None, run: RunView, width: int) -> list[Text]
 
 
 def _outputs(chosen: Candidate | None, report: Report) -> tuple[str, list[Fact]]:
-    """The error of each output of the chosen candidate or the pick, where there are several."""
+    """The title, and the error of each output of the chosen candidate or the pick, if several."""
     candidate = chosen or subject.pick_of(report)
     accuracy = candidate.accuracy if candidate else None
     if candidate is None or accuracy is None or len(accuracy.outputs) < 2:
@@ -312,7 +311,7 @@ def _outputs(chosen: Candidate | None, report: Report) -> tuple[str, list[Fact]]
 
 
 def model_lines(run: RunView, width: int, table_width: int) -> list[Text]:
-    """Everything about the model or code of a finished run; empty where there is none."""
+    """Everything about the model or code of a finished run; [] in other runs."""
     report, code, row = run.report, subject.snippet(run.report), subject.row_of(run.report)
     if report.model is None and report.code is None:
         return []
@@ -345,7 +344,7 @@ def model_lines(run: RunView, width: int, table_width: int) -> list[Text]:
 
 
 def _further_warnings(found: Sequence[RankedCandidate], report: Report) -> Iterator[Fact]:
-    """Warnings about the times of candidates, one of each kind: the table marks them all."""
+    """Warnings about the times of candidates, one of each kind, since the table marks them all."""
     row = subject.row_of(report)
     known = {w.code for w in answer_warnings(row.verdict)} if row and row.verdict else set()
     for ranked in found:
@@ -355,17 +354,17 @@ def _further_warnings(found: Sequence[RankedCandidate], report: Report) -> Itera
                 yield from _warnings([warning], report)
 
 
-# ------------------------------------------------------ only of the user's own code
+# ------------------------------------------------------ only for the user's own code
 
 
 def at_batch(row: Row) -> str:
-    """` at batch 8`; empty for code without batches."""
+    """` at batch 8`; "" for code without batches."""
     batch = row.candidates[0].case.batch if row.candidates else None
     return "" if batch is None else f" at batch {batch}"
 
 
 def module_lines(report: Report, width: int) -> list[Text]:
-    """The modules that a script calls; empty for other code."""
+    """The modules that a script calls; [] for other code."""
     rows = []
     for each in report.code.facts.modules if report.code else ():
         texts = [each.name, f"{each.calls:,}", units.duration(each.seconds, align=True)]
@@ -378,7 +377,7 @@ def module_lines(report: Report, width: int) -> list[Text]:
 
 
 def other_races(run: RunView, width: int) -> list[Text]:
-    """A table for each batch but the first, with a blank line below it."""
+    """A table for each batch except the first, with a blank line below it."""
     lines: list[Text] = []
     for row in own.rows_of(run.report)[1:]:
         found = candidate_lines(own.ranked_candidates(run.report, row), run)

@@ -11,7 +11,7 @@ from ...text import units
 from .words import reason_text
 
 MOST_NAMED = 4  # nodes left in FP32 that are listed by name
-OF_CODE = {"onnx": "ONNX Runtime", "int8": "INT8", "compile": "torch.compile"}  # what was not tried
+OF_CODE = {"onnx": "ONNX Runtime", "int8": "INT8", "compile": "torch.compile"}  # names of left-outs
 KINDS = {"torch": "PyTorch", "function": "Python function", "command": "runs of a command"}
 
 
@@ -82,7 +82,7 @@ def left_out(report: Report, verdict: Verdict | None) -> dict[str, str]:
         from ...machine.nvidia.gpus import no_gpu  # the screens start without it
 
         absent = no_gpu(machine) if machine is not None else None
-        # Where there is one, the first reason says why it took no part.
+        # If there is a GPU, the verdict's first reason says why it took no part.
         found["GPU"] = reason_text(absent) if absent else verdict.reasons[0].rstrip(".")
     if model is not None and model.facts.unquantisable is not None:
         found.setdefault("int8", model.facts.unquantisable.message)

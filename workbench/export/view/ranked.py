@@ -22,8 +22,8 @@ from .words import bar, device_tone, marked, state_texts, with_short
 
 BAR = 24  # cells of the longest bar
 TITLE = "Error over the time of a run"
-HEIGHT, LEAST = 10, 3  # lines of the plot; candidates that make one worth its room
-FLOOR = NEGLIGIBLE / 2  # smaller errors are drawn here
+HEIGHT, LEAST = 10, 3  # lines of the plot, and the least number of candidates for one
+FLOOR = NEGLIGIBLE / 2  # where smaller errors are drawn
 CHOSEN, PICK, WITHIN, BEYOND = "◆", "●", "○", "!"
 
 _COLUMNS = (
@@ -42,8 +42,8 @@ _COLUMNS = (
 
 
 def columns(row: Row, *, bars: bool = True) -> list[Column]:
-    """The columns of the candidates, with one for memory or energy if that is the objective, and
-    one for the times of calls with resident inputs if there are any."""
+    """The columns of the candidates, with one for memory or energy if that is the objective and one
+    for calls with resident inputs if there are any."""
     own, asked = row.plan.workload == OWN, row.plan.objective in UNTIMED
     titles = {"counted": row.plan.objective.capitalize()}
     titles |= {"variant": "Candidate"} if own else {}
@@ -118,10 +118,10 @@ def _states(ranked: RankedCandidate, run: RunView) -> list[Text]:
 def tradeoff_lines(
     found: Sequence[RankedCandidate], chosen: Candidate | None, width: int
 ) -> list[Text]:
-    """A mark for each measured candidate with an error; [] where too few have one."""
+    """A plot of error over time, with a mark for each candidate that has both; [] if too few do."""
     points, times = list[Series](), list[float]()
-    marks: dict[str, tuple[str, str]] = {}  # by what they mean, in the order of the legend
-    for ranked in reversed(found):  # the best is drawn last, so that no other hides it
+    marks: dict[str, tuple[str, str]] = {}  # by their text in the legend, in its order
+    for ranked in reversed(found):  # the best is drawn last, on top
         accuracy, samples = ranked.candidate.accuracy, ranked.candidate.ordered_s
         if not samples or accuracy is None or accuracy.metric != "relative_error":
             continue

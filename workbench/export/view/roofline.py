@@ -55,7 +55,7 @@ def roofline_lines(row: Row, run: RunView, width: int, height: int) -> list[Text
     lines = [Series(("", tone), places, name) for name, (places, tone) in roofs.items()]
     powers = [(power, f"1/{2**-power}" if power < 0 else f"{2**power}") for power in AXIS]
     labels = [(power * math.log10(2), (text, "dim")) for power, text in powers]
-    # The best is drawn last, so that no other hides it.
+    # The best is drawn last, on top.
     rate = partial(units.rate, unit=FLOPS)
     drawn = chart([*lines, *reversed(points)], labels, rate, width - LABEL - 2, plot)
     return [*legend, Text(), heading(TITLE if width > len(TITLE) else SHORT_TITLE, width), *drawn]
@@ -65,7 +65,7 @@ Roofs = dict[str, tuple[list[Place], str]]  # by name: the line of the limit, an
 
 
 def limits(found: Iterable[Candidate], run: RunView) -> tuple[Roofs, list[tuple[Candidate, Place]]]:
-    """The limits of the devices that ran, and the valid candidates with a known limit and rate."""
+    """The roofs of the devices that ran, and the valid candidates with a known roof and rate."""
     roofs, under = Roofs(), []
     for candidate in filter(lambda each: each.is_valid, found):
         case, measured = candidate.case, run.measured(candidate)

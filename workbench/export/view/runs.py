@@ -25,10 +25,10 @@ TONES = {"done": "", "running": "strong", "failed": "error", "unreadable": "erro
 
 
 def run_line(run: RunSummary, sides: Mapping[str, str] = {}) -> Line:
-    """One run; `sides` has the letters of those that are to be compared."""
+    """One run; `sides` has the letters of runs chosen for a comparison."""
     statuses = [run.status + how * run.simulated for how in (", simulated", " sim")]
     texts = [run.reason or ""]
-    if run.confidences or run.command.startswith("workbench advise"):  # others ask nothing
+    if run.confidences or run.command.startswith("workbench advise"):  # others have no answers
         texts = [", ".join(_answers(run)), _confidences(run)]
     cells: dict[str, Cell] = {
         "side": Text.of((sides.get(run.id, " "), "strong command")),
@@ -44,7 +44,7 @@ def run_line(run: RunSummary, sides: Mapping[str, str] = {}) -> Line:
 
 
 def run_lines(run: RunSummary, width: int) -> list[Text]:
-    """Everything that is known of a run without reading its measurements."""
+    """Everything known about a run without reading its measurements."""
     facts = [fact("command", run.command)] if run.command else []
     facts += [fact("started", f"{moment(run)}, {run.status}")] if run.started_at else []
     facts += [fact("machine", run.machine)] if run.machine else []
@@ -53,14 +53,14 @@ def run_lines(run: RunSummary, width: int) -> list[Text]:
 
 
 def is_found(run: RunSummary, words: str) -> bool:
-    """Whether all words occur in what the list and the details show for a run."""
+    """Whether all words occur in the line or the details of a run."""
     status = f"{run.status}{', simulated' * run.simulated}"
     known = (run.id, run.command, moment(run), status, run.machine, run.reason)
     return holds(words, *filter(None, known), *_answers(run))
 
 
 def _answers(run: RunSummary) -> list[str]:
-    """Each row with its answer and how certain that is, as far as there is one."""
+    """Each row with its answer and confidence, if it has them."""
     words = {row: f" ({word})" for row, word in run.confidences.items()}
     return [
         f"{row}: {choice_word(answer)}{words.get(row, '')}" if answer else row
@@ -69,7 +69,7 @@ def _answers(run: RunSummary) -> list[str]:
 
 
 def _confidences(run: RunSummary) -> str:
-    """The number of answers with each word, the least certain first: the end may be cut."""
+    """The number of answers with each confidence, least certain first, since the end may be cut."""
     counts = Counter(run.confidences.values())
     counts["unanswered"] = len(run.answers) - len(run.confidences)
     words = ("unanswered", *reversed(CONFIDENCES))

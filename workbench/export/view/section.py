@@ -1,4 +1,4 @@
-"""A part of a report, which text, Markdown, HTML and screens write down."""
+"""A part of a report, for text, Markdown, HTML and screens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Section:
-    """A title, sentences, a table, facts, code and plots; most sections have some of them."""
+    """A title and any of sentences, a table, facts, code and plots."""
 
     title: str
     notes: Sequence[str] = ()
@@ -35,7 +35,7 @@ class Section:
         header: Sequence[str | Column],
         rows: Iterable[Sequence[str]],
     ) -> Section:
-        """A section with a table; its texts may come from others and are made safe to print."""
+        """A section with a table; texts are made safe to print."""
         titles = [shown(each) if isinstance(each, str) else each for each in header]
         cells = plain_cells(titles, [[*map(shown, row)] for row in rows])
         return cls(title, [*map(shown, notes)], *cells)
@@ -55,8 +55,8 @@ class Section:
 
 
 def section_lines(found: Sequence[Section], width: int, table_width: int = UNLIMITED) -> list[Text]:
-    """The sections one below the other, with their facts in one column; table columns that
-    `table_width` has no room for are left out."""
+    """The sections one below the other, their facts aligned; tables lose columns that do not fit
+    `table_width`."""
     lines: list[Text] = []
     indent = max((label_width(section.facts) for section in found), default=0)
     for section in found:
@@ -69,5 +69,5 @@ def section_lines(found: Sequence[Section], width: int, table_width: int = UNLIM
 
 
 def section_text(found: Iterable[Section], width: int | None = None) -> str:
-    """For a terminal of `width` cells, or for a file."""
+    """The sections for a terminal of `width` cells, or for a file."""
     return plain_lines(section_lines([*found], width or PROSE))

@@ -1,4 +1,4 @@
-"""The sensors of a machine in words, with the course of each over its last readings."""
+"""The sensors of a machine in words, with curves of their last readings."""
 
 from collections.abc import Sequence
 
@@ -12,9 +12,9 @@ from .section import Section
 from .spans import Fact, Text, fact, join
 
 VALUE_WIDTH = 18
-SHORT = 12  # readings of a course in one line with others
+SHORT = 12  # readings in a curve that shares its line with others
 
-# Field of a reading -> its label, its unit and the field of its limit; without one it ends at 100.
+# Field of a reading -> its label, its unit and the field of its limit; "": the limit is 100.
 SENSORS = {
     "utilization_percent": ("busy", "%", ""),
     "frequency_mhz": ("clock", "MHz", "max_frequency_mhz"),
@@ -45,23 +45,23 @@ def live_sections(machine: Machine, report: Report) -> list[Section]:
 def sensors(
     readings: Sequence[HostReading] | Sequence[GpuReading], limits: Cpu | Gpu, tone: str
 ) -> list[Fact]:
-    """Each sensor with its latest value and its course up to its limit, then what is missing."""
+    """Each sensor with its latest value and a curve up to its limit, then the missing ones."""
     facts = []
     for field, (label, unit, limit) in SENSORS.items():
         course = [v for each in readings if (v := getattr(each, field, None)) is not None]
         now = getattr(readings[-1], field, None)
-        if now is not None:  # an old reading must not pass for a new one
+        if now is not None:  # an old reading must not look like a new one
             most = getattr(limits, limit, None)
             text = number_text(now, unit, most) or ""
             high = most or (max(course) if limit else 100.0) or 1.0
-            # One cell for each reading, the newest at the right: it moves and never stretches.
+            # One cell per reading, the newest at the right, so that the curve scrolls.
             line = glyphs.sparkline(course, len(course), 0.0, high).rjust(KEPT)
             facts.append(Fact(label, Text.of(text.ljust(VALUE_WIDTH), (line, tone))))
     return facts + missing(readings[-1].unavailable)
 
 
 def now_line(report: Report) -> Text:
-    """The processor and each GPU in one line: its latest readings, then the course of its use."""
+    """The processor and each GPU in one line: latest readings, and a curve of the utilisation."""
     parts = [_now("CPU", report.host, "cpu")] if report.host else []
     cards = report.machine.watched if report.machine is not None else []
     watched = [card.index for card in cards if card.index is not None]

@@ -1,6 +1,6 @@
 """Text in spans, each with a tone; a front end prints them plain or maps tones to its colours.
 
-Labelled facts with hanging indents and headings are built from it.
+Labelled facts with hanging indents, and headings, are built from them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Span = tuple[str, str]  # text and tone: words such as "dim", "good", "warning",
 LABEL_WIDTH = 14
 PROSE = 100  # cells of a line of prose in a file
 ELLIPSIS = "…"
-# Replacements of equal width where there is room for them: a file may be read anywhere.
+# ASCII replacements for files, of equal width where possible.
 NO_BREAK = "\u00a0"
 ASCII = {"  ±": " +-", "±": "+-", "°": "", ELLIPSIS: "~", NO_BREAK: " "} | dict(
     zip("─━╸█▌░", "-==##.", strict=True)
@@ -70,11 +70,11 @@ class Text:
         return Text(tuple(span for span in kept if span[0]))
 
     def toned(self, tone: str) -> Text:
-        """The same with a further tone on every span."""
+        """A copy with a further tone on every span."""
         return Text(tuple((text, f"{own} {tone}".strip()) for text, own in self.spans))
 
     def replace(self, old: str, new: str) -> Text:
-        """The same with other words, each within one span."""
+        """A copy with `old` replaced wherever it lies within one span."""
         return Text.of(*((text.replace(old, new), tone) for text, tone in self.spans))
 
     def truncate(self, width: int) -> Text:
@@ -87,13 +87,13 @@ class Text:
         return Text.of(kept, (ELLIPSIS, self.spans[-1][1]))
 
     def wrap(self, width: int) -> list[Text]:
-        """Lines of at most `width` cells, broken at spaces; a longer phrase that is `unbroken`
-        is broken at its own spaces, and only a longer word is broken itself."""
+        """Lines of at most `width` cells, broken at spaces, then at those of `unbroken` phrases,
+        and within a word only if it is longer than a line."""
         return [self.part(start, end) for start, end in _lines(self.plain, max(1, width))]
 
 
 def unbroken(text: str) -> str:
-    """The text with spaces at which no line breaks."""
+    """The text with no-break spaces."""
     return text.replace(" ", NO_BREAK)
 
 
@@ -106,7 +106,7 @@ def join(texts: Iterable[Text], separator: str) -> Text:
 
 
 def plain_lines(lines: Sequence[Text]) -> str:
-    """The lines without tones and in ASCII, but for the words of the user, for logs and mails."""
+    """The lines without tones and in ASCII, except words of the user, for logs and mails."""
     text = "\n".join(line.plain.rstrip() for line in lines)
     for drawn, ascii_ in ASCII.items():
         text = text.replace(drawn, ascii_)
@@ -114,7 +114,7 @@ def plain_lines(lines: Sequence[Text]) -> str:
 
 
 def _fitting(text: str, width: int) -> int:
-    """The number of leading characters that fit into `width` cells, at least one of a text."""
+    """The number of leading characters that fit into `width` cells, but at least one."""
     if text.isascii():
         return width
     used = 0
@@ -187,5 +187,5 @@ def facts_lines(facts: Sequence[Fact], width: int, label_width: int = LABEL_WIDT
 
 
 def label_width(facts: Sequence[Fact]) -> int:
-    """Room for the longest label and a gap."""
+    """Cells for the longest label and a gap."""
     return max([LABEL_WIDTH, *(len(entry.label) + 2 for entry in facts)])

@@ -1,6 +1,6 @@
 """Plots as SVG: samples of candidates in strips, and curves over one number; all axes logarithmic.
 
-ElementTree builds every element, so that no text of others can become one.
+ElementTree builds every element, so texts of others cannot inject any.
 """
 
 import math
@@ -13,15 +13,15 @@ from ...text import units
 from ...text.sanitize import clean, shown
 from .chart import ticks
 
-WIDTH, CURVES = 420.0, 200.0  # units of the drawing; the letters stay readable on a phone
-TOP, LEFT, AXIS = 38.0, 66.0, 34.0  # room for the title, for values on the left and below
+WIDTH, CURVES = 420.0, 200.0  # units of the drawing, such that letters are readable on a phone
+TOP, LEFT, AXIS = 38.0, 66.0, 34.0  # room for the title and for the labels of both axes
 STRIP, LINE = 32.0, 15.0  # heights of a strip with its label, and of a line of the legend
 COLOURS = 6  # classes c0 to c5 of the style sheet
 STYLE = assets.path("report.css")
 MOST_TICKS, LONGEST = 6, 64  # ticks of an axis, characters of a title
 
 Element = ET.Element
-Scale = Callable[[float], float]  # from a value to its place
+Scale = Callable[[float], float]  # from a value to its position
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Strip:
 
     label: str
     tone: str  # class of the style sheet
-    title: str  # shown by a pointer that rests on it
+    title: str  # shown on hover
     middle: float
     interval: tuple[float, float]
     samples: Sequence[float]
@@ -59,7 +59,7 @@ class Plot:
 
 
 def add(parent: Element, tag: str, text: str = "", **attributes: float | str) -> Element:
-    """A new element at the end of `parent`; the names of attributes have `_` for `-`."""
+    """A new element at the end of `parent`; `_` in the names of attributes stands for `-`."""
     element = ET.SubElement(parent, tag)
     for name, value in attributes.items():
         written = clean(value) if isinstance(value, str) else f"{value:.1f}"
@@ -89,7 +89,7 @@ def drawing(plot: Plot) -> Element:
 
 
 def _scale(values: Sequence[float], start: float, end: float) -> tuple[Scale, list[float]]:
-    """The places of values on an axis, and its ticks: one, two and five times a power of ten."""
+    """The scale of an axis over `values`, and its ticks at 1, 2 and 5 times powers of ten."""
     low, high = min(values) / 1.05, max(values) * 1.05
     span = math.log(high / low)
     found = ticks(low, high, MOST_TICKS)

@@ -1,4 +1,4 @@
-"""Tables as lines of text: columns shrink, and disappear by rank, until the rest fits."""
+"""Tables as lines of text: columns shrink, then disappear by rank, until the rest fits."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -11,8 +11,8 @@ from .spans import ELLIPSIS, Text, join
 
 GAP = 2
 UNLIMITED = 10_000  # cells: the width of a table in a file
-LAST = 7  # columns of this rank and above leave before a name is cut
-DRAWN = 40  # cells for a drawing that is sorted by its number, or by the length of its bar
+LAST = 7  # columns of this rank and above disappear before a name is cut
+DRAWN = 40  # cells of a drawing whose text is needed to sort it
 
 # One text, several from long to short, or a drawing made for the width that it gets.
 Cell = Text | Sequence[Text] | Callable[[int], Text]
@@ -20,13 +20,13 @@ Cell = Text | Sequence[Text] | Callable[[int], Text]
 
 @dataclass(frozen=True)
 class Column:
-    """Rank 0 always stays; of the other columns those without a text disappear first, then the one
-    with the highest rank.
+    """A column.  Rank 0 always stays; of the others, empty ones disappear first, then the highest
+    rank.
 
-    Between `minimum` and its natural width a column gets what the lower ranks leave, the narrowest
-    of a rank first; a `patient` one waits until all others have their fill.  Without a minimum the
-    shortest text of every cell fits whole, because half a number is worse than none.  `names` share
-    one form, and lose a piece of their middle if that is too long; the `LAST` columns leave first.
+    A column has a width between `minimum` and its natural one: lower ranks get cells first, within
+    a rank the narrowest, and `patient` columns after all others.  Without a minimum, the shortest
+    text of each cell fits whole, since half a number is worse than none.  `names` share one form;
+    if it is too long, the `LAST` columns disappear, then names are cut in the middle.
     """
 
     key: str
@@ -50,25 +50,25 @@ class Line:
 
     @property
     def is_heading(self) -> bool:
-        """Whether it has no key, and one text that spans columns: no cursor stands on it."""
+        """Whether it has no key and one text that spans columns; the cursor skips it."""
         return not self.key and self.span is not None
 
     @property
     def words(self) -> list[str]:
-        """All that its cells may show."""
+        """All texts that its cells may show."""
         cells = [*self.cells.values(), *([self.span[1]] if self.span else [])]
         return [text.plain for cell in cells for text in texts_of(cell)]
 
 
 def texts_of(cell: Cell) -> Sequence[Text]:
-    """The texts of a cell from long to short; none for a drawing."""
+    """The texts of a cell from long to short; () for a drawing."""
     if isinstance(cell, Text):
         return (cell,)
     return () if callable(cell) else cell
 
 
 def bounds(column: Column, lines: Sequence[Line]) -> tuple[int, int]:
-    """The least width that a column makes sense with, and the most that it can use."""
+    """The least and the most cells that a column can use."""
     cells = [line.cells[column.key] for line in lines if column.key in line.cells]
     drawn = any(callable(cell) for cell in cells)
     longest = [texts_of(cell)[0].cell_length for cell in cells if not callable(cell)]
@@ -82,19 +82,19 @@ def bounds(column: Column, lines: Sequence[Line]) -> tuple[int, int]:
 
 
 def _is_empty(column: Column, lines: Sequence[Line]) -> bool:
-    """Whether no line has more than a dash in this column; a span may cover texts to come."""
+    """Whether no line has more than a dash in this column, nor a span that covers it."""
     cells = [line.cells.get(column.key, Text()) for line in lines]
     drawn = any(callable(cell) or texts_of(cell)[0].plain.strip(" -") for cell in cells)
     return not drawn and not any(line.span for line in lines)
 
 
 def _turn(column: Column) -> tuple[bool, int]:
-    """The order in which columns get the cells that are left."""
+    """The sort key by which columns get the cells that are left."""
     return column.patient, column.rank
 
 
 def fit(columns: Sequence[Column], lines: Sequence[Line], width: int) -> list[tuple[Column, int]]:
-    """The columns that find room in `width` cells, each with its width, in their order."""
+    """The columns that fit into `width` cells, in order, each with its width."""
     limits = {column.key: bounds(column, lines) for column in columns}
     whole = {c.key: bounds(replace(c, minimum=None), lines)[0] for c in columns if c.names}
     kept = list(columns)
@@ -112,7 +112,7 @@ def fit(columns: Sequence[Column], lines: Sequence[Line], width: int) -> list[tu
         while spare > 0 and (able := [c for c in able if widths[c.key] < limits[c.key][1]]):
             widths[min(able, key=lambda c: widths[c.key]).key] += 1
             spare -= 1
-        for column in group:  # a text that is still too long leaves its room to others
+        for column in group:  # cells that no text of the column can use go to others
             low, high = limits[column.key]
             if low < widths[column.key] < high:
                 used = max(low, _shown_width(column, lines, widths[column.key]))
@@ -122,7 +122,7 @@ def fit(columns: Sequence[Column], lines: Sequence[Line], width: int) -> list[tu
 
 
 def cell_text(cell: Cell | None, column: Column, width: int) -> Text:
-    """The longest text that fits, or the shortest cut off with an ellipsis; padded."""
+    """The longest text that fits, or the shortest one cut with an ellipsis; padded to `width`."""
     if cell is None:
         chosen = Text()
     elif callable(cell):
@@ -134,7 +134,7 @@ def cell_text(cell: Cell | None, column: Column, width: int) -> Text:
 
 
 def _shown_width(column: Column, lines: Sequence[Line], width: int) -> int:
-    """The cells that the texts of a column take of this width."""
+    """The cells of this width that the texts of a column take."""
     named = cut_names(column, lines, width) if column.names else lines
     cells = [line.cells[column.key] for line in named if column.key in line.cells]
     if any(callable(cell) for cell in cells):
@@ -149,8 +149,8 @@ def longest_that_fits(texts: Sequence[Text], width: int) -> Text:
 
 
 def cut_names(column: Column, lines: Sequence[Line], width: int) -> list[Line]:
-    """The lines with one form of the names in this column, the longest in which all fit; none
-    does: the shortest, cut to `width` at the place that keeps most of them different."""
+    """The lines with the names of this column in the longest form in which all fit; if none does,
+    in the shortest, cut to `width` where most of them stay different."""
     cells = {n: line.cells[column.key] for n, line in enumerate(lines) if column.key in line.cells}
     names = {number: texts_of(cell) for number, cell in cells.items()}
     most = max(map(len, names.values()), default=1)
@@ -211,14 +211,14 @@ _TIMES |= {"M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 
 
 def holds(words: str, *texts: str) -> bool:
-    """Whether each of the words occurs in one of the texts: such a line passes a filter."""
+    """Whether each of the words occurs in one of the texts, as a filter requires."""
     together = " ".join(texts).casefold()
     return all(word in together for word in words.casefold().split())
 
 
 def sorted_lines(lines: Sequence[Line], key: str, backwards: bool) -> list[Line]:
-    """The lines by the text of one column: amounts by size, their units counted, before words;
-    lines without a text there come last in both directions, and none passes a heading."""
+    """The lines sorted by one column: amounts by size and unit, then words, then empty cells (last
+    in both directions).  Lines stay below their heading."""
     at = next((number for number, line in enumerate(lines) if line.is_heading), None)
     if at is not None:
         above, below = lines[:at], lines[at + 1 :]
@@ -233,11 +233,11 @@ def sorted_lines(lines: Sequence[Line], key: str, backwards: bool) -> list[Line]
     return [line for _, line in ordered] + [line for found, line in keyed if found is None]
 
 
-_WORSE = re.compile(r"x (slower|higher)\b|(?<!\S)1/")  # a ratio below 1, the other way round
+_WORSE = re.compile(r"x (slower|higher)\b|(?<!\S)1/")  # a ratio that is shown inverted
 
 
 def _amount(cell: Cell | None) -> tuple[bool, float, str] | None:
-    """What a cell is sorted by: whether it is a word, its amount, its text."""
+    """The sort key of a cell: whether it is a word, its amount, its text."""
     if cell is None:
         return None
     text = (cell(DRAWN) if callable(cell) else texts_of(cell)[0]).plain.strip()
@@ -254,15 +254,15 @@ def plain_table(
     right: Collection[int] = (),
     width: int = UNLIMITED,
 ) -> list[Text]:
-    """The table of `plain_cells`.  A header of empty titles takes no line."""
+    """The table of `plain_cells`, without a header if all titles are empty."""
     return table_lines(*plain_cells(header, rows, right), width)[not any(header) :]
 
 
 def plain_cells(
     header: Sequence[str | Column], rows: Iterable[Sequence[str]], right: Collection[int] = ()
 ) -> tuple[list[Column], list[Line]]:
-    """Cells of one text each, below titles in columns of their natural width or in the columns that
-    are given; those numbered in `right` are aligned to the right.  The last titles leave first."""
+    """Columns and lines of cells with one text each.  A title makes a column of natural width; the
+    last ones disappear first, and those with numbers in `right` are aligned to the right."""
     columns = [
         Column(str(i), each, i, maximum=UNLIMITED, align="right" if i in right else "left")
         if isinstance(each, str)

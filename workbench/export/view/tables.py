@@ -49,7 +49,7 @@ def advisor_columns(rows: Collection[Row], width: int = UNLIMITED) -> list[Colum
     short = width < ROOMY
     if rows and not any(row.plan.owes_verdict for row in rows):
         columns = [columns[0], Column("ratio", "Result")]
-    elif not (has_advice or short or has_gpu(rows)):  # its gain over what is given stands below
+    elif not (has_advice or short or has_gpu(rows)):  # a model's gain has a line of its own
         columns = [replace(c, title="Lead over next") if c.key == "ratio" else c for c in columns]
     if short:  # short names, in all rows
         least = 14 if width < NARROW else 18
@@ -62,8 +62,8 @@ def advisor_line(
     row: Row, run: RunView, *, gpu: bool, words: bool = False, short: bool = False
 ) -> Line:
     """One scenario: its verdict, or the state of its race.  `gpu`: the table has GPU candidates;
-    `words`: the pick is also named in words, where they fit; `short`: a scenario has its short
-    name from the start, so that answers do not change it."""
+    `words`: the pick is also named in words, if they fit; `short`: the scenario has its short name
+    from the start, so that it does not change when answers arrive."""
     plan, verdict = row.plan, row.verdict
     advice = plan.textbook or ""
     title = Text.of(row_title(row))
@@ -77,7 +77,7 @@ def advisor_line(
         cells["here"] = Text.of(("..." if run.going else "-", "dim"))
         return Line(plan.scenario, cells, ("ratio", pending_texts(row, run)))
     cells |= {"here": here_text(verdict), "confidence": confidence_text(verdict)}
-    # A model's variants have a pick, whatever is known of other devices.
+    # A row about a model has a pick even if its choice of device is unknown.
     owed = plan.textbook or verdict.pick is None
     if verdict.choice == "unknown" and verdict.device_ratio is None and owed:
         why = verdict.reasons[0] if verdict.reasons else "no reason was given"
@@ -88,7 +88,7 @@ def advisor_line(
 
 
 def _lead_cells(verdict: Verdict, *, gpu: bool) -> dict[str, Cell]:
-    """The lead of the better device where both raced, else that of the pick over the runner-up."""
+    """The lead of the better device if both raced, else that of the pick over the runner-up."""
     (value, bounds), device_ratio = verdict.lead, verdict.device_ratio
     if gpu and verdict.no_gpu:
         return {"ratio": Text.of(("no GPU", "dim"))}
@@ -99,8 +99,8 @@ def _lead_cells(verdict: Verdict, *, gpu: bool) -> dict[str, Cell]:
     if device_ratio is not None and verdict.choice not in ("cpu", "gpu"):
         leader = f"{choice_word('gpu' if device_ratio >= 1 else 'cpu', verdict.best_gpu)} "
     text, interval = units.ratio_parts(*units.above_1(value, bounds))
-    # The pick's own value may be the higher one: level tails leave the pick to the median, and
-    # below seven rounds the median of the ratios ranks, not their mean.
+    # The pick may have the higher value: medians decide where tails are level, and below seven
+    # rounds the median of the ratios ranks, not their mean.
     if device_ratio is None and value < 1 and text != "1.00x":
         text = f"1/{text}"
     return {"ratio": Text.of(leader, text), "interval": Text.of(interval)}
@@ -137,7 +137,7 @@ def _fastest(row: Row, run: RunView) -> list[Text]:
 
 
 def _largest_batch(row: Row, run: RunView) -> list[Text]:
-    """The candidate that took the largest batch, where that was searched for."""
+    """The candidate with the largest batch, if that was searched."""
     searched = [found for c in row.candidates if (found := run.largest(c)) and found.batch]
     most = max(searched, key=lambda found: found.batch or 0, default=None)
     if most is None:
@@ -150,7 +150,7 @@ OBJECTIVE_TITLES = {"latency_p99": "p99", "time_to_result": "To result"}
 PLOTTED = {"cost": "Cost", "energy": "Energy", "memory": "Memory"}
 APART = ""  # key of the heading above the candidates for reference only
 MORE_IS_BETTER = "test_accuracy"  # the metric whose limit is a minimum
-NO_LIMIT = 1.0  # the limit of a user's model: --max-error bounds its candidates instead
+NO_LIMIT = 1.0  # the workload's limit for a user's model, whose candidates --max-error bounds
 
 _CANDIDATE = Column("candidate", "Candidate", minimum=32, names=True)
 _RATE = Column("rate", "Rate", rank=4, align="right")
@@ -161,7 +161,7 @@ STATE = Column("state", "State", rank=1, patient=True, maximum=200)
 
 
 def counted_columns(row: Row) -> list[Column]:
-    """The value that the row's objective counts, where that is not the median itself."""
+    """The column of the row's objective, unless that is the median."""
     title = OBJECTIVE_TITLES.get(row.plan.objective)
     return [Column("value", title, rank=1, align="right")] if title else []
 
@@ -206,7 +206,7 @@ def raced_lines(
     marks: Mapping[str, Text] = {},
     accepts: Callable[..., bool] = lambda *_: True,
 ) -> list[Line]:
-    """A line for each candidate; those for reference only stand below a heading.
+    """A line for each candidate; those for reference only follow a heading.
 
     `marks` has the symbols of the curves by label; `accepts` says which lines are shown, by their
     labels and words.
@@ -216,7 +216,7 @@ def raced_lines(
         label = candidate.case.label
         line = candidate_line(candidate, row, run, marks.get(label))
         searched = line
-        if candidate.eliminated:  # the long form of its state names another candidate
+        if candidate.eliminated:  # the long text of its state names another candidate
             state = texts_of(line.cells["state"])[-1]
             searched = replace(line, cells={**line.cells, "state": state})
         if not accepts(label, *searched.words):
@@ -253,7 +253,7 @@ def candidate_line(candidate: Candidate, row: Row, run: RunView, mark: Text | No
 
 
 def rate_text(candidate: Candidate, run: RunView, best: Candidate | None = None) -> str:
-    """Operations per second where they are known, otherwise items; in the unit of the best."""
+    """Operations per second if known, else items per second; in the unit of the best."""
     found = run.measured(candidate)
     most = run.measured(best) if best is not None else found
     if found.flops_per_s is not None:
@@ -264,7 +264,7 @@ def rate_text(candidate: Candidate, run: RunView, best: Candidate | None = None)
 
 
 def median_texts(candidate: Candidate, run: RunView) -> list[Text]:
-    """The median with its interval, or alone where the column is narrow."""
+    """The median with its interval, or alone if the column is narrow."""
     found = run.measured(candidate)
     alone = units.duration(found.median_s, align=True)
     spread = units.spread(found.median_s, found.ci95_s)
@@ -272,8 +272,8 @@ def median_texts(candidate: Candidate, run: RunView) -> list[Text]:
 
 
 def accuracy_text(candidate: Candidate) -> str:
-    """`0.0012 / 0.01`: the error and its limit; `0.12%` where it has none, `0.97 / >= 0.95` where
-    more is better; "" without a comparison."""
+    """`0.0012 / 0.01`: the error and its limit; `0.12%` without a limit, `0.97 / >= 0.95` if more
+    is better; "" without a check."""
     accuracy = candidate.accuracy
     if accuracy is None or accuracy.metric == "none":
         return ""

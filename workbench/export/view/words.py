@@ -33,7 +33,7 @@ def device_tone(case: Case) -> str:
 
 
 def choice_word(choice: str, best_gpu: str | None = None) -> str:
-    """A choice between CPU and GPU, where `best_gpu` is a case that may be on a TPU."""
+    """A choice between CPU and GPU in words; `best_gpu` is a case, which may be on a TPU."""
     device = (best_gpu or "").partition("/")[2]
     return {"cpu": "CPU", "gpu": kind_of(device).word}.get(choice, choice)
 
@@ -71,7 +71,7 @@ def case_text(case_id: str | None, run: RunView) -> Text:
 
 
 def name_texts(case_id: str, run: RunView) -> list[Text]:
-    """The name, and the same with `ort` for ONNX Runtime, as its users write."""
+    """The name of a case, and the same with `ort` for ONNX Runtime."""
     return with_short(case_text(case_id, run))
 
 
@@ -81,8 +81,10 @@ def with_short(name: Text) -> list[Text]:
 
 
 def pick_texts(verdict: Verdict, run: RunView, *, words: bool = False) -> list[Text]:
-    """The pick, longest first, before all in `words`; equals are both shown, or dots in place
-    of the second, unless the race eliminated it; the shortest leave out the tuning and the device.
+    """Texts for the pick, longest first, with the first in `words` if asked.
+
+    An equal runner-up is shown too, or dots in its place, unless it was eliminated; the shortest
+    texts leave out tuning and device.
     """
     if verdict.pick is None:
         return [Text.of(("none", "dim"))]
@@ -90,7 +92,11 @@ def pick_texts(verdict: Verdict, run: RunView, *, words: bool = False) -> list[T
     second = run.report.candidates.get(verdict.runner_up or "")
     is_beaten = second is not None and second.beaten_by is not None
     if not has_equal(verdict) or verdict.runner_up is None or is_beaten:
-        return [*picks[:-2], *picks[-3:], picks[-1]]  # as many as a tie has: rows share one form
+        return [
+            *picks[:-2],
+            *picks[-3:],
+            picks[-1],
+        ]  # as many as a tie has, since rows share a form
     equals = _pick_names(verdict.runner_up, run, words=words)
     both = [join(pair, " / ") for pair in zip(picks[:-2], equals[:-2], strict=True)]
     return [*both, *(Text.of(pick, (" / ...", "dim")) for pick in picks[-3:]), picks[-1]]
@@ -135,7 +141,7 @@ def state_texts(candidate: Candidate, run: RunView) -> list[Text]:
 
 
 def largest_texts(found: LargestBatch) -> list[str]:
-    """`batch 128, ended by lack of memory`, `batch >= 128` if memory did not; longest first."""
+    """`batch 128, ended by lack of memory`, or `batch >= 128` if time ran out; longest first."""
     is_known = found.ended_by in ("memory", "shared_memory", "bad_input")
     why = ENDED_BY.get(found.ended_by, found.ended_by.replace("_", " "))
     if found.batch is None and not is_known:
@@ -145,7 +151,7 @@ def largest_texts(found: LargestBatch) -> list[str]:
 
 
 def marked(texts: Sequence[str], tone: str, candidate: Candidate, run: RunView) -> list[Text]:
-    """The texts, with a mark if a warning makes the time of the candidate less certain."""
+    """The texts, marked if a warning makes the time of the candidate less certain."""
     mark = MARK if run.measured(candidate).warnings else ""
     return [Text.of((text, tone), mark) for text in texts]
 
@@ -155,13 +161,13 @@ def confidence_text(verdict: Verdict) -> Text:
 
 
 def here_text(verdict: Verdict) -> Text:
-    """The choice; a simulated GPU is named in the same cell, which no terminal drops."""
+    """The choice; it names a simulated GPU, since this column never disappears."""
     word = choice_text(verdict)
     return Text.of(word, (" sim", "warning")) if verdict.basis == "simulated" else word
 
 
 def bar(text: str, share: float, tone: str) -> Callable[[int], Text]:
-    """`0.42x ████`: a text and a bar in the room that is left."""
+    """`0.42x ████`: a text, and a bar in the remaining cells."""
 
     def draw(width: int) -> Text:
         drawn = glyphs.bar(share, max(1, width - len(text) - bool(text)))
