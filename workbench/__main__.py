@@ -1,5 +1,5 @@
-"""The console script, which `python -m workbench` is too: a signal to end is obeyed from the first
-import to the last line, without a traceback."""
+"""The console script, and `python -m workbench`.  From the first import to the last line a signal
+ends it without a traceback."""
 
 import os
 import signal
@@ -14,9 +14,9 @@ def main(arguments: list[str] | None = None) -> None:
     ends = [number for number in ends if signal.getsignal(number) != signal.SIG_IGN]  # nohup
     for number in ends:
         signal.signal(number, _leave)
-    # A parent that ignores it hands that down, and then no child can be waited for (wait(2)).
+    # Inherited from a parent that ignores it, it would keep us from waiting for children (wait(2)).
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    for output in (1, 2):  # a parent may have made its pipe non-blocking: a write would be cut off
+    for output in (1, 2):  # a parent may have made its pipe non-blocking, which would cut writes
         with suppress(OSError):  # closed
             os.set_blocking(output, True)
     from .cli.main import main as run
@@ -28,16 +28,16 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:  # while an error was reported
         sys.exit(130)
     finally:
-        for number in ends:  # we are leaving, and the exit code is settled
+        for number in ends:  # the exit code is settled
             signal.signal(number, signal.SIG_IGN)
 
 
 def _leave(_number: int, _frame: FrameType | None) -> None:
-    os._exit(130)  # `exit_codes.CUT_SHORT`: nothing has begun that would have to be cleared up
+    os._exit(130)  # `exit_codes.CUT_SHORT`; there is nothing to clean up yet
 
 
 if __name__ == "__main__":
-    # Unless it is ours, the current folder goes last: a statistics.py there hides nothing.
+    # The current folder, unless it is ours, goes last, so that a statistics.py there hides nothing.
     ours = os.path.realpath(f"{__file__}/../..")
     if not sys.flags.safe_path and os.path.realpath(sys.path[0]) != ours:
         sys.path.append(sys.path.pop(0))

@@ -1,5 +1,4 @@
-"""The error of workloads, backends and devices, which the command line catches without the rest of
-the contract."""
+"""The error of workloads, backends and devices, importable without the rest of the contract."""
 
 
 class WorkloadError(Exception):

@@ -1,4 +1,4 @@
-"""User's workloads and backends as their children describe them, every answer checked."""
+"""A user's workloads and backends, as child processes describe them; every answer is checked."""
 
 import atexit
 import os
@@ -37,7 +37,7 @@ from .faults import BackendDescription, WorkloadDescription
 LONGEST_TEXT = 300  # characters of a title
 DEADLINE_ENV = "WORKBENCH_ANSWER_S"  # seconds
 DEADLINE_S = 5.0  # for the import, which may include NumPy, and for each question
-DEATH_S = 1.0  # from the end of its pipe to that of the child
+DEATH_S = 1.0  # for the child to end once its pipe has closed
 HINT = f"import libraries inside functions, or set {DEADLINE_ENV} to more seconds"
 MODULE = "workbench.worker.description"
 
@@ -48,26 +48,24 @@ _known: dict[tuple[str, Path], "UserFile"] = {}
 
 
 class UserFile:
-    """One file of the user's, which binds a `kind`: "workload" or "backend".
+    """One user's file with a "workload" or "backend" (`kind`).
 
-    A child process answers for it, since its code can print, hang, crash or exit.  It stands still
-    between two questions, so that it cannot disturb a measurement.
+    A child process answers for it, since its code can print, hang, crash or exit.  The child is
+    stopped between questions, so that it cannot disturb a measurement.
     """
 
     def __init__(self, kind: str, name: str, file: Path, stamp: Stamp) -> None:
         self._kind, self._name, self._file, self.stamp = kind, name, file, stamp
         self._child: LineProcess | None = None
-        self._method = ""  # the method that is being asked about, for messages
+        self._method = ""  # the method of the current question, for messages
         self._ended: Reason | None = None  # why it answers no more questions
-        self._answers: dict[bytes, Any] = {}  # by question; a `Reason` where there is none
+        self._answers: dict[bytes, Any] = {}  # by question; a `Reason` if there is no answer
 
     def ask(
         self, op: str, kind: type[T], find: Callable[[T], Iterable[str]], **arguments: Any
     ) -> T:
-        """The answer to one question; WorkloadError where there is none, or `find` finds a fault.
-
-        Equal questions are asked once.
-        """
+        """The answer to one question, asked only once; WorkloadError if there is none, or if `find`
+        finds a fault in it."""
         question = msgspec.json.encode({"op": op, **arguments})
         if question not in self._answers:
             self._method = "" if op == "describe" else f"{op}(): "
@@ -78,7 +76,7 @@ class UserFile:
         return answer  # type: ignore[no-any-return]
 
     def close(self) -> None:
-        """End the child; what it has answered stays known."""
+        """End the child; its answers stay known."""
         if self._child is not None:
             children.kill(self._child.process)
             self._child.reap()
@@ -102,7 +100,7 @@ class UserFile:
         return answer if found is None else self._broken(found)
 
     def _converse(self, question: bytes) -> bytes | Reason:
-        """The child's line; a child that gives none is ended for good."""
+        """The child's line; a child without an answer is ended for good."""
         deadline_s = _deadline_s()
         try:
             child = self._awake()
@@ -114,7 +112,7 @@ class UserFile:
             self._ended = self._broken("its answer is too long")
         except (EOFError, BrokenPipeError, ConnectionResetError, ProcessLookupError):
             self._ended = self._broken(self._death())
-        except BaseException:  # by a signal: a late answer must not pass for that to the next one
+        except BaseException:  # by a signal: a late answer must not go to the next question
             self.close()
             raise
         finally:
@@ -160,7 +158,7 @@ class DescribedWorkload(Workload):
         self._file = _user_file("workload", name, file)
         found = self._file.ask("describe", WorkloadDescription, faults.in_workload)
         texts = {key: shown(getattr(found, key), LONGEST_TEXT) for key in ("title", "teaches")}
-        # The contract has them as attributes of a class, here each instance has its own.
+        # They are class attributes in the contract, but differ between instances here.
         vars(self).update({**msgspec.structs.asdict(found), **texts, "name": name})
 
     def work(self, case: Case) -> Work:
@@ -177,7 +175,7 @@ class DescribedWorkload(Workload):
         return self._file.ask("tuning_values", list[ParameterValue], find, **asked)
 
     def prepare(self, case: Case, setup: Setup) -> Task:
-        """Refused: only workers, which import the file, may run what is in it."""
+        """Refused, since only workers may run the user's code."""
         raise WorkloadError(f"{self.name} can be prepared in a worker only")
 
 
@@ -187,7 +185,7 @@ def describe_backend(name: str, file: Path) -> Backend:
     try:
         found = asked.ask("describe", BackendDescription, faults.in_backend)
     finally:
-        asked.close()  # there is nothing else to ask
+        asked.close()  # there are no further questions
     backend = Backend()
     vars(backend).update({**msgspec.structs.asdict(found), "name": name})
     return backend

@@ -21,7 +21,7 @@ from ..contract import (
 )
 from ..text.sanitize import shown
 
-LEAST_ITEMS = 1e-30  # fewer could not be read back from a journal
+LEAST_ITEMS = 1e-30  # a journal refuses smaller numbers
 LONGEST_WORD = 60  # characters of a name
 TRANSFERS = ("step", "setup", "")
 Names = Annotated[tuple[str, ...], msgspec.Meta(max_length=64)]

@@ -20,7 +20,7 @@ UNLISTED = {  # their cases come from `advise --model`, and from --torch, --func
     "own": BUILT_IN / "own" / "workload.py",
 }
 BACKEND_FOLDER = "_backends"
-# Backends of the user's own code: they are always there, and no option names them.
+# Backends of the user's own code, which are always there and which no option names.
 UNLISTED_BACKENDS = {
     name: BUILT_IN / BACKEND_FOLDER / f"{name}.py" for name in ("python", "command")
 }
@@ -71,7 +71,7 @@ def is_built_in(file: Path) -> bool:
 
 
 def _file_of(kind: str, name: str, file: Path | None) -> Path:
-    """`file`, if there is one and cases can be called by its name."""
+    """`file`; WorkloadError if it is None or its name does not fit into case ids."""
     if file is None:
         raise WorkloadError(f"there is no {kind} {name!r}", code=f"unknown_{kind}")
     if not _NAME.fullmatch(file.stem):
@@ -81,7 +81,7 @@ def _file_of(kind: str, name: str, file: Path | None) -> Path:
 
 
 def _modules(folder: Path) -> Sequence[Path]:
-    """The Python files in `folder`; none if it cannot be read."""
+    """The Python files in `folder`; [] if it cannot be read."""
     return _read_once(folder) if is_built_in(folder) else _read(folder)
 
 
@@ -92,7 +92,7 @@ def _read(folder: Path) -> Sequence[Path]:
         return ()
 
 
-_read_once = cache(_read)  # a race asks for each block, and our own files stay the same
+_read_once = cache(_read)  # a race asks at each block, and our own files do not change
 
 
 def _folders() -> list[Path]:

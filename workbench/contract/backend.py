@@ -17,29 +17,29 @@ THREAD_VARIABLES = (
 class Backend:
     """A library that computes, as the engine and the workers see it.
 
-    The name of its file is what the library is imported as, and what cases call it.  The engine
-    reads the attributes; only workers call the methods, which may import the library.  A method
-    that takes a `device` is called for GPUs only, never for the CPU or a simulated device.
+    The name of its file is the import name of the library and its name in cases.  The engine reads
+    the attributes; only workers call the methods, which may import the library.  Methods with a
+    `device` are called for real GPUs only.
     """
 
     name: ClassVar[str]
-    install: ClassVar[str]  # how to get the library, where it is missing
-    packages: ClassVar[tuple[str, ...]] = ()  # that contain it, if their names differ from it
+    install: ClassVar[str]  # how to get the library if it is missing
+    packages: ClassVar[tuple[str, ...]] = ()  # pip packages with it, if their names differ
     thread_variables: ClassVar[tuple[str, ...]] = ()  # besides those of OpenMP and BLAS libraries
-    # The library reads its number of threads once, so each number needs a worker of its own.
+    # The library reads its number of threads only once, so each number needs a worker of its own.
     threads_fixed_at_import: ClassVar[bool] = False
-    # Workers keep the user's environment: threads, precision and GPUs stay as the user set them.
+    # Workers keep the user's environment unchanged, without limits on threads, memory or GPUs.
     own_environment: ClassVar[bool] = False
-    # Its cases are planned where it is installed or named by --backend, and not missed elsewhere.
+    # Its cases are planned only if it is installed or named by --backend.
     optional: ClassVar[bool] = False
-    # The range of tested versions: the first that the extra in pyproject.toml allows, and the one
-    # that constraints.txt pins, to its second number.
+    # The range of tested versions: the lower bound of the extra in pyproject.toml, and the first
+    # two numbers of the version in constraints.txt.
     oldest: ClassVar[str] = ""
     newest: ClassVar[str] = ""
-    platforms: ClassVar[tuple[str, ...]] = ("CUDA",)  # GPU platforms it runs on: see `Gpu.platform`
+    platforms: ClassVar[tuple[str, ...]] = ("CUDA",)  # of the GPUs that it uses: `Gpu.platform`
 
     def version(self) -> str:
-        """The version of the library, which this imports."""
+        """Import the library and return its version."""
         return str(importlib.import_module(self.name).__version__)
 
     def gpus(self) -> list[dict[str, Any]]:
@@ -47,20 +47,20 @@ class Backend:
         return []
 
     def start(self, device: str) -> None:
-        """Do what otherwise only the first case would pay for, such as opening the driver."""
+        """Do one-time work that no case should pay for, such as opening the driver."""
 
     def load_rest(self, device: str) -> None:
-        """Load what only some jobs need, such as cuDNN: it counts in no start-up and in no step."""
+        """Load parts that only some jobs need, such as cuDNN, outside of any timing."""
 
     def reset_memory_peak(self, device: str) -> None:
-        """Start a new peak, towards which memory that is allocated now does not count."""
+        """Start a new peak, which ignores memory that is allocated now."""
 
     def memory_peak_bytes(self, device: str) -> int | None:
-        """Most memory allocated since the last reset; None where this is unknown."""
+        """Most memory allocated since the last reset; None if unknown."""
         return None
 
     def release(self, device: str) -> None:
-        """Return memory that the library keeps for later, on the device or for copies to it."""
+        """Free the library's caches of memory, on the device and for copies to it."""
 
     def named_range(self, device: str, name: str) -> AbstractContextManager[Any]:
         """A range called `name` on the timeline of a system-wide profiler."""

@@ -1,4 +1,4 @@
-"""One way to do a job, and what a workload and a machine say about the ways there are."""
+"""A case, and the parameters and variants of a workload that it is made from."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from ..precisions import PRECISION_BYTES
 from .device import kind_of
 
-LARGEST, SMALLEST = 1e30, 1e-60  # sizes that a journal holds, besides 0
+LARGEST, SMALLEST = 1e30, 1e-60  # magnitudes that a journal accepts, besides 0
 COMPILED = ("compile", "reduce-overhead", "max-autotune")  # words of modes by torch.compile
 MOST_BATCH, MOST_THREADS = 1_000_000, 4096  # in one case
 
@@ -16,12 +16,12 @@ ParameterValues = Sequence[ParameterValue]
 
 @dataclass(frozen=True)
 class Case:
-    """One way to do a job; its `id` names it everywhere: events, JSON, screens, logs."""
+    """One way to do a job; its `id` names it in events, JSON, screens and logs."""
 
     workload: str
     device: str  # "cpu", "cuda:0", "fake:0"
     backend: str
-    precision: str  # "" where the code of the case decides it
+    precision: str  # "" if the code of the case decides it
     quantization: str | None = None  # INT8 form: "dynamic", "static", "static-u8s8-channel"
     threads: int | None = None  # CPU threads; None on a GPU
     batch: int | None = None
@@ -56,7 +56,7 @@ class Case:
 
     @property
     def computes_on(self) -> str:
-        """The device whose library runs it: a simulated GPU computes on the CPU."""
+        """The device that computes: the CPU for a simulated GPU."""
         return "cpu" if kind_of(self.device).on_host else self.device
 
     @property
@@ -69,31 +69,31 @@ class Case:
 
     @property
     def compile_mode(self) -> str | None:
-        """The mode for torch.compile; None where nothing is compiled."""
+        """The mode for torch.compile; None if nothing is compiled."""
         named = [word for word in self.mode_words if word in COMPILED]
         return {"compile": "default"}.get(named[-1], named[-1]) if named else None
 
     @property
     def is_compiled(self) -> bool:
-        """Whether preparing it takes a compiler's time."""
+        """Whether preparing it includes compiling."""
         return self.compile_mode is not None or "tensorrt" in self.mode_words
 
     def but_precision(self) -> "Case":
-        """A key that is equal for cases which differ in their precision only."""
+        """A key that is equal for cases that differ only in precision."""
         return replace(self, precision="", quantization=None)
 
 
 def _listed(values: Mapping[str, ParameterValue]) -> str:
-    """`n=64,m=8`; a path is cut to its last part, since `/` divides an id."""
+    """`n=64,m=8`; only the last part of a path is kept, since `/` separates the parts of an id."""
     return ",".join(f"{name}={str(value).rpartition('/')[2]}" for name, value in values.items())
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One knob of a workload, declared once for `--set`, `--help`, the TUI and the JSON.
+    """A parameter of a workload, declared once for `--set`, `--help`, the TUI and the JSON.
 
-    Most parameters describe the job: several values make several rows.  A `tuning` parameter
-    describes how the same job is done: its values race against one another in one row.
+    Most parameters describe the job: several values make several rows.  A `tuning` parameter says
+    how the same job is done: its values race each other in one row.
     """
 
     name: str
@@ -106,7 +106,7 @@ class Parameter:
     tuning: bool = False
 
     def parse(self, text: str) -> ParameterValue:
-        """The value that `text` spells, in the default's type; ValueError says what is allowed."""
+        """The value in `text`, in the type of the default; ValueError says what is allowed."""
         kind = type(self.default)
         try:
             value = kind(text)
@@ -145,12 +145,12 @@ class Variant:
     precision: str
     quantization: str | None = None
     mode: str | None = None  # see `Case`
-    threads: int | None = None  # most threads that it can use; None: any number
+    threads: int | None = None  # most threads that it can use; None: no limit
 
 
 @dataclass(frozen=True)
 class Host:
-    """The machine, as far as a workload needs it to propose values for its tuning parameters."""
+    """The facts of a machine from which a workload proposes values of tuning parameters."""
 
     cores: int  # usable ones
     gpus: int

@@ -6,25 +6,25 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The cost of one step: for throughput, for FLOP/s, and to refuse cases that do not fit."""
+    """The cost of one step, for rates and to refuse cases that do not fit."""
 
-    flops: float | None  # floating-point (or integer multiply-add) operations, 2 per MAC
+    flops: float | None  # floating-point or integer operations; a multiply-add counts as 2
     bytes_moved: float | None  # least traffic to and from memory
     items: float  # items per step; throughput is items per second
     item: str  # unit of `items`: "samples", "products", "runs"
     memory_bytes: float  # estimated peak; a case whose peak does not fit is not prepared
     transfers: str = ""  # when operands cross to a GPU: "step" (each), "setup" (once), "": mixed
-    ranks: int = 1  # processes that share the step, each on a GPU of its own or on its threads
-    host_bytes: float = 0.0  # for a GPU: main memory that preparing and checking needs
+    ranks: int = 1  # processes that share the step, each with a GPU or threads of its own
+    host_bytes: float = 0.0  # for a GPU: main memory needed to prepare and check the case
 
 
 @dataclass(frozen=True)
 class OutputAccuracy:
-    """The accuracy of one output of a model over all checked samples, against the original's."""
+    """The accuracy of one output of a model over all checked samples, against the original."""
 
     name: str
     relative_error: float  # Euclidean norm of the difference over that of the original's output
-    cosine: float | None  # cosine of the angle between the two; None where either is all zeros
+    cosine: float | None  # cosine of the angle between the two; None if either is all zeros
     top1_agreement: float | None  # share of rows whose largest entry stays; None without classes
     worst_sample: int
     worst_error: float  # relative error of that sample
@@ -32,12 +32,11 @@ class OutputAccuracy:
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """The result of a check; `passed` is False where the result is plainly wrong.
+    """The result of a check.
 
     `metric` is "relative_error" or "disagreement" (less is better), "test_accuracy" (more is), or
-    "none" where there is nothing to compare with, which `reference` explains.
-    `passed` is judged by `limit`, which suits the precision.  The advisor also applies the
-    scenario's own error limit.
+    "none" without a comparison, for which `reference` gives the reason.  `passed` is judged by
+    `limit`, which depends on the precision.  The advisor also applies the scenario's error limit.
     """
 
     metric: str  # "relative_error", ...
@@ -46,18 +45,18 @@ class Accuracy:
     limit: float  # worst value that passes
     passed: bool
     outputs: list[OutputAccuracy] = field(default_factory=list)  # one per output of a user's model
-    # Upper bound (95%) of `value` on unseen inputs from the same source; None: nothing is promised.
+    # Upper bound (95%) of `value` on unseen inputs from the same source; None: unknown.
     error_bound: float | None = None
-    held_out: bool = False  # it was checked on inputs kept apart from those that chose it
+    held_out: bool = False  # it was checked on inputs that did not take part in choosing it
 
     @property
     def worst(self) -> float:
-        """The value to hold against a limit."""
+        """The value to compare with a limit."""
         return self.value if self.error_bound is None else self.error_bound
 
     @classmethod
     def within(cls, error: float, limit: float, reference: str) -> "Accuracy":
-        """A relative error, which passes up to `limit`; NaN never does."""
+        """A relative error, which passes up to `limit`; NaN does not pass."""
         return cls("relative_error", error, reference, limit, error <= limit)
 
     @classmethod
@@ -71,7 +70,7 @@ class Operator:
 
     name: str
     calls: int
-    self_s: float  # seconds, without the operations that it called
+    self_s: float  # seconds without those of operations that it called
 
 
 @dataclass(frozen=True)
@@ -84,6 +83,6 @@ class Profile:
 
     events: list[dict[str, Any]]
     operators: list[Operator]  # the longest, longest first
-    total_s: float  # seconds of all operators, including those not listed; else of the pass
+    total_s: float  # seconds of all operators, also those not listed, or else of the pass
     device: str  # where that time was spent: "cpu" or "gpu"
-    fallback_s: float = 0.0  # part of `total_s` in nodes that another provider left to the CPU
+    fallback_s: float = 0.0  # part of `total_s` in nodes that a GPU's provider left to the CPU

@@ -10,8 +10,8 @@ from typing import Any
 from ..errors import WorkloadError
 from .result import Accuracy, Profile
 
-WAITING_FRACTION = "waiting_fraction"  # metric: share of the time that waits for data
-DEFAULT_CACHE_BYTES = 64 << 20  # used where the size of the last-level cache is unknown
+WAITING_FRACTION = "waiting_fraction"  # metric: share of the time spent waiting for data
+DEFAULT_CACHE_BYTES = 64 << 20  # if the size of the last-level cache is unknown
 
 
 @dataclass(kw_only=True)
@@ -21,7 +21,7 @@ class Setup:
     PHASES = ("build", "transfer", "compile")
 
     seed: int = 0
-    files: Mapping[str, str] = field(default_factory=dict)  # made for this case: paths by role
+    files: Mapping[str, str] = field(default_factory=dict)  # paths for this case, by role
     cache_bytes: int = DEFAULT_CACHE_BYTES  # last-level cache of the CPU
     seconds: dict[str, float] = field(default_factory=dict, init=False)
 
@@ -50,71 +50,68 @@ class DeviceTimer(ABC):
 
     @abstractmethod
     def elapsed_s(self) -> float:
-        """Seconds from mark to mark; only after the task's `finish`."""
+        """Seconds from mark to mark; valid only after the task's `finish`."""
 
     def hold(self, seconds: float) -> bool:
-        """Keep the device busy for at least about so many seconds; False if it cannot."""
+        """Queue work of about this many seconds or more; False if it cannot."""
         return False
 
 
 class Task(ABC):
-    """A prepared case inside a worker: everything is loaded, the next `step` can be timed.
+    """A prepared case inside a worker, ready for timed steps.
 
-    `waits`: a `step` waits for the device (it reads a result back) or for its data, so its time on
-    the host is not the time that queueing takes.
+    `waits`: a `step` waits for the device or for data, so its time on the host is not the time to
+    queue its work.
 
-    `checks_latest`: `check` judges what the latest step left, so it follows the warm-up and takes
-    no step of its own.
+    `checks_latest`: `check` judges the result of the latest step, so it follows the warm-up and
+    takes no step of its own.
 
-    `finishes`: a `step` returns when all its work is done (it reads its result back), so a latency
-    needs no `finish`, and work that is queued before the step would not overlap with it.
+    `finishes`: a `step` returns when all its work is done, so a latency needs no `finish`, and work
+    queued before the step does not overlap with it.
     """
 
     waits: bool = False
     checks_latest: bool = False
     finishes: bool = False
     restores: bool = False  # a sample is one step, since each step needs `restore`
-    together: int = 1  # steps of one sample at least: loaders in step deliver their batches at once
+    together: int = 1  # least steps of a sample: loaders that limit deliver their batches together
     latest_loss: Any = None  # of a training step: a number, or an array with one element
 
     def restore(self) -> None:  # noqa: B027 - most steps leave their inputs alone
-        """Put back what steps have changed: before each block and after each sample, untimed."""
+        """Undo changes by steps; called untimed before each block and after each sample."""
 
     @abstractmethod
     def step(self) -> None:
-        """One unit of work.  On a GPU it may return before the work is finished."""
+        """One unit of work; on a GPU it may return before the work is done."""
 
     def finish(self) -> None:  # noqa: B027 - nothing is queued on a CPU
-        """Return only when all work that `step` queued is done."""
+        """Wait until all work that `step` queued is done."""
 
     def activate(self) -> None:  # noqa: B027 - most tasks share no global setting
-        """Set what the process shares (threads, TF32) before a block of this case."""
+        """Apply settings of the whole process (threads, TF32) before a block of this case."""
 
     @abstractmethod
     def check(self) -> Accuracy:
         """Compare the result with a reference; called once, untimed, before any block."""
 
     def transfer_out_s(self) -> float | None:
-        """Seconds to bring the result back to the host, measured on its own; None on a CPU."""
+        """Seconds to copy the result to the host, measured separately; None on a CPU."""
         return None
 
     def device_timer(self) -> DeviceTimer | None:
-        """The device's own clock for what `step` queues; None where only the host has a clock."""
+        """The device's clock for the work that `step` queues; None if only the host has a clock."""
         return None
 
     def loss(self) -> float | None:
-        """The latest training loss, or None where nothing is trained."""
+        """The latest training loss; None if nothing is trained."""
         return None if self.latest_loss is None else float(self.latest_loss)
 
     def memory_peak_bytes(self) -> int | None:
-        """Peak memory of the other processes that do the work; None where this one does it."""
+        """Peak memory of other processes that do the work; None if this one does it."""
         return None
 
     def metrics(self) -> dict[str, float]:
-        """Further results of the latest block, such as `WAITING_FRACTION`, asked for after it.
-
-        The names end in their unit.
-        """
+        """Further results of the latest block, such as `WAITING_FRACTION`; names end in a unit."""
         return {}
 
     def profile(self, steps: int) -> Profile:

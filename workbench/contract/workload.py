@@ -12,7 +12,7 @@ from .task import Setup, Task
 
 
 class Workload(ABC):
-    """One kind of work: its description (light) and its preparation (in a worker)."""
+    """One kind of work: its description, without imports, and its preparation in a worker."""
 
     name: ClassVar[str]
     title: ClassVar[str]
@@ -21,17 +21,17 @@ class Workload(ABC):
     default_batch: ClassVar[int | None] = None
     quick: ClassVar[Mapping[str, ParameterValue]] = {}  # smaller values, "batch" too, for --quick
     small: ClassVar[Mapping[str, int]] = {}  # the same for `small_probe`
-    latency: ClassVar[bool] = False  # True: every sample is one step, so that tails are real
-    # True: 3x3 convolutions, which Winograd's method does with fewer operations than are counted.
+    latency: ClassVar[bool] = False  # every sample is one step, so that tails are real
+    # It has 3x3 convolutions, which Winograd's method does with fewer operations than counted.
     convolves: ClassVar[bool] = False
-    # True: a case gets a worker to itself if it is compiled, since compiling code of others may
-    # crash or hang, or if it has loader processes, which only stand still with their worker.
+    # A case gets a worker of its own if it is compiled, since compiling a user's code may crash or
+    # hang, or if it has loader processes, which are frozen only with their worker.
     isolates: ClassVar[bool] = False
     variants: ClassVar[tuple[Variant, ...]]
 
     @property
     def usual_objective(self) -> Literal["latency_p99", "throughput"]:
-        """The objective of a row that asks for no answer."""
+        """The objective of a row without a verdict."""
         return "latency_p99" if self.latency else "throughput"
 
     @abstractmethod
@@ -40,19 +40,19 @@ class Workload(ABC):
 
     @abstractmethod
     def prepare(self, case: Case, setup: Setup) -> Task:
-        """Load `case`; raise WorkloadError where the library or device cannot do it."""
+        """Load `case`; WorkloadError if the library or device cannot do it."""
 
     def consult(self, question: str, **details: Any) -> dict[str, Any]:
-        """Answer a question that the engine asks in a worker, such as what a user's code is like;
-        WorkloadError where there is no answer."""
+        """Answer a question of the engine in a worker, such as the facts about a user's code;
+        WorkloadError if there is no answer."""
         raise WorkloadError(f"{self.name} answers no questions")
 
     def small_probe(self, case: Case) -> Case | None:
-        """The same job at a size that takes a moment even in an emulated precision: in BF16 that of
-        `small`.
+        """The same job at a size that is quick even in an emulated precision; by default `small` in
+        BF16.  None if steps are short anyway.
 
-        A precision that the processor lacks can be 200 times slower.  It is tried at this size,
-        next to FP32, before the case itself is prepared.  None: its steps are short.
+        A precision that the processor lacks can be 200 times slower, so it is tried at this size,
+        against FP32, before the case itself is prepared.
         """
         sizes = {"batch": case.batch or 1, **case.params}
         larger = {name: least for name, least in self.small.items() if int(sizes[name]) > least}
@@ -62,8 +62,8 @@ class Workload(ABC):
         return replace(case, batch=larger.get("batch", case.batch), params=params)
 
     def tuning_values(self, parameter: str, host: Host, device_kind: str) -> ParameterValues:
-        """The values of a tuning parameter that race unless the user names some; none where it does
-        not matter."""
+        """The values of a tuning parameter that race unless the user names some; () if it does not
+        matter on this kind of device."""
         return [next(p.default for p in self.parameters if p.name == parameter)]
 
     def values(self, given: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:

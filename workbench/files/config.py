@@ -1,4 +1,4 @@
-"""The choices of a user: `workbench/config.toml` in the config folder, one line for each key."""
+"""The user's settings: `workbench/config.toml` in the config folder, one line for each key."""
 
 import json
 import re
@@ -12,14 +12,14 @@ from ..contract import DEVICE_KINDS, PRICES
 from .read import whole
 from .write import replace, resolved
 
-MOST_BYTES = 1 << 18  # as of other TOML files
+MOST_BYTES = 1 << 18
 LONGEST_S = 86_400
 _NUMBERED = "|".join(kind.name for kind in DEVICE_KINDS.values() if kind.numbered)
 PRICE = re.compile(rf" *(cpu|gpu|(?:{_NUMBERED}):[0-9]+) *= *([0-9]*\.?[0-9]+) *")
 
 
 class ConfigError(Exception):
-    """The file or a value cannot be used; one line says why."""
+    """The file or a value cannot be used; the message is one line."""
 
 
 KEYS = {
@@ -47,7 +47,7 @@ def path() -> Path:
 
 
 def load() -> tuple[dict[str, Any], list[str]]:
-    """The values that can be used, and a line for each that cannot."""
+    """The usable values, and a line for each other one."""
     try:
         found = _parsed(_text())
     except ConfigError as error:
@@ -58,11 +58,11 @@ def load() -> tuple[dict[str, Any], list[str]]:
 
 
 def assign(key: str, text: str | None) -> None:
-    """Set a key to the value that a user typed, or take it out; other lines stay as they are."""
+    """Set a key to the value that a user typed, or remove it (None); other lines stay unchanged."""
     if key not in KEYS:
         raise ConfigError(_complaint(key))
     top, *tables = re.split(r"^(?=\s*\[)", _text(), maxsplit=1, flags=re.MULTILINE)
-    # A list may go over several lines.
+    # A list may span several lines.
     others = re.sub(rf"^\s*{key}\s*=\s*(\[[^\]]*\].*|.*)\n?", "", top, flags=re.MULTILINE)
     content = "".join([others, *tables])
     if text is not None:
@@ -105,7 +105,7 @@ def _text() -> str:
 def _parsed(text: str) -> dict[str, Any]:
     if not text:
         return {}
-    import tomllib  # only users with choices pay for it
+    import tomllib  # slow to import, and only users with settings need it
 
     try:
         return tomllib.loads(text)

@@ -1,7 +1,6 @@
-"""The one way to read a file that others wrote: a regular file, bounded in size.
+"""The one way to read files that others wrote: regular files of bounded size.
 
-Every failure is an OSError whose `strerror` completes "NAME cannot be read: ".  Standard library
-only.
+Every failure is an OSError whose `strerror` completes "NAME cannot be read: ".
 """
 
 import errno
@@ -14,7 +13,7 @@ from typing import BinaryIO
 
 
 def whole(path: Path, most: int) -> bytes:
-    """The content of a file of at most `most` bytes."""
+    """The content of a file; OSError if it has more than `most` bytes."""
     with opened(path) as file:
         content = file.read(most + 1)
     if len(content) > most:
@@ -23,7 +22,8 @@ def whole(path: Path, most: int) -> bytes:
 
 
 def lines(path: Path, most: int, longest: int) -> Iterator[bytes]:
-    """The lines of a file of at most `most` bytes, each at most `longest` bytes with its end."""
+    """The lines of a file; OSError if it has more than `most` bytes, or a line more than `longest`
+    bytes with its end."""
     with opened(path) as file:
         left = most
         for number, line in enumerate(iter(partial(file.readline, longest + 1), b""), start=1):

@@ -1,11 +1,11 @@
-"""The one way to write what a user names, or what replaces an earlier file.
+"""The one way to write files that a user names, or that replace earlier files.
 
-The rule (its reasons: docs/decisions/017-files.md):
+The rules (reasons: docs/decisions/017-files.md):
 
 - A name is resolved once, before the run.  A symbolic link is followed if it belongs to the
-  effective user or to root, else it is refused; afterwards no link is followed any more.
-- A file is written only where there is none, or a regular file: as a new file in the same folder,
-  renamed over it when it is whole.  It keeps the permission bits of the file it replaces.
+  effective user or to root, else refused; later no link is followed.
+- A result replaces only a regular file, if any: a new file in the same folder is renamed over it
+  when it is complete, and gets its permission bits.
 - A FIFO, an open descriptor (`/dev/stdout`, `/dev/fd/N`) and `/dev/null` are streams: opened before
   the run, never replaced.  Other devices, sockets and folders are refused.
 
@@ -24,16 +24,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-READER_S = 5.0  # seconds in which the reader of a FIFO has to open it
-STALLED_MS = 1000  # a reader that takes nothing for so long is given up once the run is to end
-MOST_LINKS = 40  # as many as Linux follows: path_resolution(7)
+READER_S = 5.0  # for the reader of a FIFO to open it
+STALLED_MS = 1000  # without a byte taken, after which a reader is given up if the run is to end
+MOST_LINKS = 40  # the limit of Linux: path_resolution(7)
 NULL = Path(os.devnull)
 _DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d{1,9})")
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def resolved(path: Path) -> Path:
-    """The path that `path` leads to through links; it need not exist."""
+    """The path behind all links of `path`; it need not exist."""
     for _ in range(MOST_LINKS):
         if _DESCRIPTOR.fullmatch(str(path)):
             return path
@@ -48,7 +48,7 @@ def resolved(path: Path) -> Path:
 
 
 class Target:
-    """A file or stream that a result goes to.  OSError if nothing could be written there."""
+    """A file or stream that a result goes to; OSError if it cannot be written."""
 
     def __init__(self, named: Path) -> None:
         self.named = named  # as the user wrote it
@@ -56,11 +56,11 @@ class Target:
         self.is_stream = _is_stream(self.path)
         self._stream: int | None = None
         if not self.is_stream:
-            descriptor, new = _made(self.path)  # access rights alone allow a file in /proc
+            descriptor, new = _made(self.path)  # a trial: access rights would allow files in /proc
             _undo(descriptor, new)
 
     def open(self) -> None:
-        """Open a stream, for which a FIFO's reader has five seconds; a file needs none of that."""
+        """Open a stream; the reader of a FIFO has five seconds.  A file is not opened yet."""
         if self.is_stream:
             self._stream = _opened(self.path)
 
@@ -72,7 +72,7 @@ class Target:
             send(self._stream, content, is_ending=is_ending)
 
     def begin(self) -> int:
-        """A descriptor for a result that grows: of the stream, or of a new file under its name."""
+        """A descriptor for a result that grows: the stream, or a new file under the name."""
         if self._stream is not None:
             return self._stream
         descriptor, new = _made(self.path)
@@ -85,9 +85,11 @@ class Target:
 
 
 def replace(path: Path, content: bytes, *, mode: int = 0o666, within: Path | None = None) -> None:
-    """Put a file with this `content` at `path`, which is resolved: a reader sees the old file or
-    the whole new one, which is made `within` a folder of the same disk.  `mode` holds for a file
-    where there was none, less the umask."""
+    """Put a file with this `content` at the resolved `path`, atomically for readers.
+
+    `within` is the folder of the temporary file, on the same disk.  `mode`, less the umask, is for
+    a file that replaces none.
+    """
     descriptor, new = _made(path, mode, within)
     try:
         send(descriptor, content)
@@ -102,9 +104,9 @@ def replace(path: Path, content: bytes, *, mode: int = 0o666, within: Path | Non
 def send(descriptor: int, content: bytes, *, is_ending: Callable[[], bool] = lambda: False) -> None:
     """Write all of `content`.
 
-    BrokenPipeError if the reader is gone, or takes nothing while `is_ending`.  It never sleeps in
-    write(2), which Python would repeat after a signal: a pipe that poll(2) calls writable takes
-    PIPE_BUF bytes at once (pipe(7)).
+    BrokenPipeError if the reader is gone, or takes nothing while `is_ending`.  It never blocks in
+    write(2), which Python would repeat after a signal: a pipe that is writable by poll(2) takes
+    PIPE_BUF bytes without blocking (pipe(7)).
     """
     rest = memoryview(content)
     writable = select.poll()
@@ -119,7 +121,7 @@ def send(descriptor: int, content: bytes, *, is_ending: Callable[[], bool] = lam
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """What is at `path` itself; None where there is nothing."""
+    """The status of `path` itself; None if nothing is there."""
     try:
         return path.lstat()
     except FileNotFoundError:
@@ -133,7 +135,7 @@ def _is_stream(path: Path) -> bool:
 
 
 def _made(path: Path, mode: int = 0o666, within: Path | None = None) -> tuple[int, Path]:
-    """A new empty file, fit to replace what is at `path`; see `replace`."""
+    """A new empty file that can replace the one at `path`; see `replace`."""
     old = _status(path)
     if old is not None:
         _require_file(path, old)
@@ -174,11 +176,11 @@ def _opened(path: Path) -> int:
     own = int(named.group(1))
     if fcntl.fcntl(own, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
         raise OSError(errno.EBADF, "it is not open for writing")
-    return os.dup(own)  # opening it by name would begin a redirected file again
+    return os.dup(own)  # opening it by name would start again at the beginning of a file
 
 
 def _opened_fifo(path: Path) -> int:
-    """Also of /dev/null, which as a device never lacks a reader."""
+    # Also for /dev/null, which always has a reader.
     until = time.monotonic() + READER_S
     while True:
         try:

@@ -1,6 +1,6 @@
-"""What a worker's answer to each operation must look like; see `worker.worker` and `lab.child`.
+"""The types of a worker's answers; see `worker.worker` and `lab.child`.
 
-A worker runs code of others: the engine reads its answers only through these types.
+A worker runs code of others, so the engine decodes its answers into these types only.
 """
 
 from dataclasses import replace
@@ -24,7 +24,7 @@ class Hello(msgspec.Struct):
     """The backend is imported."""
 
     versions: Annotated[dict[str, str], msgspec.Meta(max_length=100)]
-    ready_s: Seconds | None = None  # when it was, by the monotonic clock
+    ready_s: Seconds | None = None  # when it was imported, on the monotonic clock
 
     def __post_init__(self) -> None:
         self.versions = {shown(name, 60): shown(one, 60) for name, one in self.versions.items()}
@@ -52,7 +52,7 @@ class Prepared(msgspec.Struct):
     call_overhead_s: Seconds
     memory_peak_bytes: Bytes | None
     cold_s: Seconds = 0.0  # first preparation and step; 0 unless start-up counts
-    loading_s: Seconds = 0.0  # spent on modules here; `setup` says what they cost in the process
+    loading_s: Seconds = 0.0  # for importing modules in this preparation; `setup` has its full cost
 
     def __post_init__(self) -> None:
         metric, reference = shown(self.accuracy.metric, 60), shown(self.accuracy.reference)
@@ -68,8 +68,8 @@ class Block(msgspec.Struct):
     clocks: Clocks | None
     figures: Annotated[dict[str, float], msgspec.Meta(max_length=100)]
     gap: bool
-    began_s: Seconds  # the turn, by the monotonic clock
-    settled_s: Seconds  # its first sample that counts
+    began_s: Seconds  # start of the turn, on the monotonic clock
+    settled_s: Seconds  # start of its first sample that counts
     ended_s: Seconds
 
     def __post_init__(self) -> None:
@@ -102,7 +102,7 @@ class Operator(msgspec.Struct):
 
 
 class _TraceEvent(msgspec.Struct):
-    """What the trace of a run changes in an event (Trace Event Format); the rest is kept as is."""
+    """The fields of an event (Trace Event Format) that a trace changes; others stay unchanged."""
 
     ts: float = 0.0  # microseconds
     dur: float = 0.0
@@ -166,7 +166,7 @@ class ExportedCode(msgspec.Struct):
 
 
 class GraphBreaks(msgspec.Struct):
-    """Why torch.compile splits a module, the most frequent reason first; how much it compiles."""
+    """Why torch.compile splits a module, most frequent reason first, and how much it compiles."""
 
     reasons: Annotated[list[str], msgspec.Meta(max_length=100)]
     operations: int

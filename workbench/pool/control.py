@@ -1,9 +1,9 @@
 """The run's clock, and what may interrupt a run: signals, and control lines of a front end.
 
 The engine waits in one place, `Control.wait`, which wakes for a worker's answer, a deadline,
-a signal or a control line.  It never polls: a busy parent takes a core from what it measures.
-The first signal to end is noted, and obeyed there; the second one interrupts whatever else holds
-this process, except where a record would be left half written.
+a signal or a control line.  It never polls, since that would take a core from measurements.
+The first signal to end is noted and obeyed there; the second one interrupts anything else that this
+process does, except where a record would be left half written.
 """
 
 import errno
@@ -24,14 +24,14 @@ import psutil
 Happening = Literal["readable", "child", "deadline", "pause", "suspend"]
 
 NEVER = math.inf
-FIRST, SECOND = 1, 2  # signal that ends a run: the first waits, the second does not
+FIRST, SECOND = 1, 2  # signals to end a run: the first is obeyed in `wait`, the second at once
 LONGEST_LINE = 4096  # bytes of a control line
-LEAVE_S = 0.4  # from the second signal, or one during the output, to the end of a write that hangs
-MOST_AGE_S, LIKELY_AGE_S = 10.0, 60.0  # seconds of the budget for our start; the slowest start
+LEAVE_S = 0.4  # after the second signal, or one during the output, for a write to finish
+MOST_AGE_S, LIKELY_AGE_S = 10.0, 60.0  # most of the budget for our start; the slowest plausible
 
 
 class _ControlLine(msgspec.Struct):
-    """What a front end asks for: "pause", "resume" or "cancel"."""
+    """A request of the front end: "pause", "resume" or "cancel"."""
 
     control: str
 
@@ -56,12 +56,12 @@ def process_age_s() -> float:
         age = time.clock_gettime(time.CLOCK_BOOTTIME) - started_s
     else:
         age = time.time() - psutil.Process().create_time()
-    # A clock that was set meanwhile, or that a sandbox makes up, must not eat the budget.
+    # A clock that was adjusted, or that a sandbox invents, must not use up the budget.
     return min(age, MOST_AGE_S) if 0 <= age <= LIKELY_AGE_S else 0.0
 
 
 class Control:
-    """The run's clock, and what its user asks for."""
+    """The run's clock, and the user's requests to pause or end the run."""
 
     def __init__(self, control_fd: int | None = None) -> None:
         # The process at the other end of the control pipe draws this run.
@@ -73,7 +73,7 @@ class Control:
         self._control_text = b""
         self._cancelled: str | None = None
         self.ends = 0  # how often the run was asked to end
-        self._raise_at = NEVER  # as many of those raise Cancelled at once
+        self._raise_at = NEVER  # this one of them raises Cancelled at once
         self._writing = False  # the result is being written
         self._wish: Literal["pause", "suspend"] | None = None
         self._continued = False
@@ -96,9 +96,9 @@ class Control:
 
     @contextmanager
     def signals(self) -> Iterator[None]:
-        """Note termination and job-control signals, instead of dying of them, while the block runs.
+        """Handle termination and job-control signals during the block.
 
-        A signal that is already ignored stays ignored: under nohup a hang-up ends nothing.
+        Ignored signals stay ignored, such as SIGHUP under nohup.
         """
         handlers: dict[int, Any] = {
             signal.SIGINT: self._on_end,
@@ -132,19 +132,19 @@ class Control:
 
     def _on_alarm(self, _number: int, _frame: FrameType | None) -> None:
         if self._writing:
-            # Not EINTR, after which Python would go on writing (PEP 475).
+            # Not EINTR, after which Python would retry the write (PEP 475).
             raise OSError(errno.ECANCELED, "the reader does not read")
         self._interrupt()
 
     def _interrupt(self) -> None:
         if self.ends >= self._raise_at:
-            self._raise_at = NEVER  # once: the next one must not cut off what follows
+            self._raise_at = NEVER  # only once: a further signal must not interrupt cleaning up
             self.check()
 
     @contextmanager
     def raising(self, at: float) -> Iterator[None]:
-        """Let signal number `at`, counted from the start, raise Cancelled at once while the block
-        runs, and not only in `wait`; NEVER for a block that must not be cut in two."""
+        """During the block, let the `at`-th signal of the run raise Cancelled at once, not only in
+        `wait`; NEVER for a block that must not be interrupted."""
         before, self._raise_at = self._raise_at, at
         try:
             yield
@@ -153,8 +153,8 @@ class Control:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """While the block writes the result: after an end signal it has a moment to finish, then a
-        write that hangs raises OSError."""
+        """Give the block, which writes the result, a moment after a signal to end; then a write
+        that hangs raises OSError."""
         self._writing = True
         if self.ends >= SECOND:
             signal.setitimer(signal.ITIMER_REAL, LEAVE_S, LEAVE_S)
@@ -192,11 +192,11 @@ class Control:
         return continued
 
     def wait(self, fd: int, timeout_s: float) -> Happening:
-        """Block until `fd` is readable, a child changes its state, the time is up, or the user asks
-        for a pause.  Raises Cancelled as soon as the run is to end.
+        """Block until `fd` is readable, a child changes state, the time is up, or the user asks for
+        a pause.  Raises Cancelled as soon as the run is to end.
 
-        The state of children matters because a worker's death is not always an end-of-file: its
-        own children may hold its pipe open.
+        Children matter since a worker's death is not always an end-of-file: its own children may
+        hold its pipe open.
         """
         until = time.monotonic() + timeout_s
         self._selector.register(fd, selectors.EVENT_READ)
@@ -221,7 +221,7 @@ class Control:
             self._selector.unregister(fd)
 
     def wait_for_resume(self) -> None:
-        """Block until the front end says resume; Cancelled if it says cancel or goes away."""
+        """Block until the front end resumes; Cancelled if it cancels or goes away."""
         while True:
             self.check()
             ready = {key.fd for key, _ in self._selector.select()}
@@ -229,13 +229,13 @@ class Control:
                 return
 
     def _take_control(self, ready: set[int]) -> list[str]:
-        """Read what woke us and act on it; returns the control words, among them `resume`."""
+        """Read and handle the ready descriptors; returns the control words."""
         if self._wake_read in ready:
             os.read(self._wake_read, 4096)
         if self._control_fd is None or self._control_fd not in ready:
             return []
         data = b""
-        with suppress(OSError):  # the other end of a socket or a terminal broke off
+        with suppress(OSError):  # the other end of a socket or a terminal is gone
             data = os.read(self._control_fd, 65536)
         if not data:
             self._selector.unregister(self._control_fd)
@@ -243,7 +243,7 @@ class Control:
             self.cancel("the front end went away")
             return []
         *lines, rest = (self._control_text + data).split(b"\n")
-        self._control_text = rest[-LONGEST_LINE:]  # what lost its beginning is no control line
+        self._control_text = rest[-LONGEST_LINE:]  # a longer line cannot be a control line
         words = [word for line in lines if (word := _word(line)) is not None]
         for word in words:
             if word == "cancel":
@@ -251,12 +251,12 @@ class Control:
             elif word == "pause":
                 self._wish = "pause"
             elif word == "resume" and self._wish == "pause":
-                self._wish = None  # withdrawn before anything was held
+                self._wish = None  # withdrawn before the pause began
         return words
 
 
 def _word(line: bytes) -> str | None:
-    """What a control line asks for; None for any other line, which asks for nothing."""
+    """The word of a control line; None for any other line."""
     try:
         return msgspec.json.decode(line, type=_ControlLine).control
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,9 +1,8 @@
 """Ends everything a run started once the engine is gone: `python guardian.py RUN_ID`.
 
-The engine holds the write end of this process's stdin.  It writes which process groups live
-(`+PGID`), which have ended (`-PGID`), and which folders are scratch (`/...`).  However the engine
-ends, kill -9 included, the pipe closes; frozen groups cannot notice that themselves.  Standard
-library only, no imports of ours.
+The engine writes to this process's stdin which process groups live (`+PGID`), which have ended
+(`-PGID`), and which folders are scratch (`/...`).  When the engine ends, even by kill -9, the pipe
+closes; frozen groups cannot notice that themselves.  Standard library only, no imports of ours.
 """
 
 import os

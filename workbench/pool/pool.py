@@ -1,7 +1,7 @@
-"""The workers of a run: start one, ask it, freeze it, end it.
+"""The workers of a run: start, ask, freeze and end them.
 
-Only one is ever awake: an idle ONNX Runtime pool that spins slows a torch candidate by 15-60%
-(measured; see docs/decisions/003).
+At most one is awake: the spinning threads of an idle ONNX Runtime slowed a torch candidate by
+15-60% (docs/decisions/003).
 """
 
 import os
@@ -36,9 +36,9 @@ HINTS = {
     "timeout": "choose a smaller size or raise --budget",
     "worker_died": "run it alone to see whether it dies again",
 }
-DEATH_S = 1.0  # from the end of its pipe to that of a worker
-HANGS_S = 20.0  # a first start on a GPU that takes longer hangs
-RESTART_SHARES, RESTART_S = 5.0, 10.0  # limits of a restart: times the first start; at least
+DEATH_S = 1.0  # for a worker to end once its pipe has closed
+HANGS_S = 20.0  # after which a first start on a GPU counts as hanging
+RESTART_SHARES, RESTART_S = 5.0, 10.0  # longest restart: times the first start, but at least
 MADE_ROOM = Reason("exclusive_gpu", "ended for another process: its GPU admits one at a time")
 KILLED_HINT = "killed from outside, most often by the kernel for lack of memory: see dmesg"
 
@@ -52,12 +52,12 @@ class WorkerFailed(Exception):
 
 
 class PoolListener(Protocol):
-    """Takes what happens to the workers."""
+    """Takes events and warnings about the workers."""
 
     def emit(self, event: ev.AnyEvent) -> None: ...
 
     def warn(self, warning: Warning) -> None:
-        """Raise a warning, once even if it comes again."""
+        """Take a warning; repeated ones count once."""
 
 
 T = TypeVar("T")
@@ -65,14 +65,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Answer(Generic[T]):
-    """A worker's result; `interrupted` if the time it took includes a pause or a suspend."""
+    """A worker's result; `interrupted` if a pause or a suspend fell into its time."""
 
     result: T
     interrupted: bool
 
 
 class Pool:
-    """The workers of a run, of which at most one is awake, unless torchrun or srun started it."""
+    """The workers of a run, at most one of them awake unless torchrun or srun started the run."""
 
     def __init__(
         self, settings: WorkerSettings, *, control: Control, listener: PoolListener
@@ -80,29 +80,29 @@ class Pool:
         self._settings = settings
         self._control = control
         self._listener = listener
-        # Under a launcher nothing is frozen: a rank that stands still would stop all others.
+        # Under a launcher nothing is frozen, since a frozen rank would block all others.
         self._freezes = launch_of(os.environ) is None
         self._guardian = Guardian(settings.run_id)
-        # Workers write here, and some of them are killed; the guardian removes it at the end.
+        # Workers write here; the guardian removes it at the end, since some of them are killed.
         self.scratch = Path(tempfile.mkdtemp(prefix="workbench-"))
         self._guardian.own_folder(self.scratch)
         keep_headers(self.scratch)
         self._workers: dict[WorkerKey, WorkerProcess] = {}
-        self._begun: dict[WorkerKey, WorkerProcess] = {}  # by `starting`
+        self._begun: dict[WorkerKey, WorkerProcess] = {}  # launched by `starting`
         self._ending: list[WorkerProcess] = []  # killed or asked to end, not yet waited for
         self._unusable: dict[tuple[str, ...], Reason] = {}  # by `_use`: GPUs that a backend refused
-        self.import_s: dict[WorkerKey, float] = {}  # from the start to an imported backend
+        self.import_s: dict[WorkerKey, float] = {}  # seconds from start to imported backend
         self.longest_gpu_start_s = 0.0
         self._pauses: list[tuple[float, float]] = []  # begin and end, on the host's clock
 
     def own_folder(self, folder: Path) -> None:
-        """Have `folder`, which a worker may leave behind, removed at the end."""
+        """Have a folder that workers may leave behind removed at the end."""
         self._guardian.own_folder(folder)
 
     def start(self, key: WorkerKey, deadline_s: float) -> None:
-        """Make sure of a worker with its backend imported; WorkerFailed if there can be none.
+        """Make sure that a worker runs and has imported its backend; WorkerFailed if it cannot.
 
-        A backend that cannot use a GPU is not started on it again: each start takes seconds.
+        A backend that cannot use a GPU is not started on it again, since each start takes seconds.
         """
         if key in self._workers:
             return
@@ -120,7 +120,7 @@ class Pool:
             hello = self._reply(key, deadline_s, Hello).result
         except WorkerFailed as failure:
             if on_gpu:
-                # The first start may lack time, a later one the memory that our own cases fill.
+                # These codes may be temporary: too little time, or memory that our own cases fill.
                 code = failure.reason.code
                 lacked_time = not took_s and code == "timeout" and deadline_s < HANGS_S
                 lacked_memory = took_s and code == "no_memory"
@@ -130,7 +130,7 @@ class Pool:
             raise
         began, ended = worker.began, time.monotonic()
         if hello.ready_s is not None and began <= hello.ready_s <= ended:
-            ended = hello.ready_s  # the answer may have waited for those of others
+            ended = hello.ready_s  # the answer may have waited while others were read
         paused_s = sum(end - start for start, end in self._pauses if began <= start < ended)
         self.import_s[key] = took = ended - began - paused_s
         if not kind_of(key.device).on_host:
@@ -150,9 +150,9 @@ class Pool:
 
     @contextmanager
     def starting(self, keys: Iterable[WorkerKey]) -> Iterator[None]:
-        """Let the processes of `keys` import at once while the block calls `start` for each.
+        """Let the processes of `keys` import in parallel while the block calls `start` for each.
 
-        The others are killed at its end, since nothing else may run while a candidate is measured.
+        Those that were not started are killed at its end, so that none disturbs a measurement.
         """
         try:
             for key in keys:
@@ -178,16 +178,16 @@ class Pool:
             hint = "free memory, disk or processes (ulimit -a), or check --python"
             raise WorkerFailed(Reason("not_started", text, hint)) from None
         self._guardian.add_group(worker.pid)
-        with suppress(OSError):  # it has died: the wait for its answer says so
+        with suppress(OSError):  # it has died, and the wait for its answer will fail
             worker.request({"op": "hello"})
         return worker
 
     def _use(self, key: WorkerKey) -> tuple[str, ...]:
-        """Device and backend of a worker, and its side of `ab`, which has a Python of its own."""
+        """Device and backend of a worker, and its side of `ab`, which may have another Python."""
         return key.device, key.backend, key.alone if key.alone in self._settings.sides else ""
 
     def end(self, key: WorkerKey) -> None:
-        """End one worker, if it lives: the next case gets a fresh one."""
+        """End one worker if it lives; the next case gets a fresh one."""
         if key in self._workers:
             self._remove(key, None, self._workers[key].stop)
 
@@ -195,20 +195,20 @@ class Pool:
         return key in self._workers
 
     def held(self, key: WorkerKey) -> set[str]:
-        """The names of everything that a worker has loaded; empty if it is not alive."""
+        """The names of everything that a worker has loaded; empty if it does not live."""
         return self._workers[key].held if key in self._workers else set()
 
     def process_ids(self) -> list[int]:
-        """Every process of the run: workers, this one, its front end, and other ranks."""
+        """All processes of the run: workers, this one, its front end, and other ranks."""
         workers = (children.family(worker.pid) for worker in self._workers.values())
         front_end = [self._control.front_end] if self._control.front_end else []
         own = [os.getpid(), *front_end, *(pid for members in workers for pid in members)]
         return own if self._freezes else [*own, *_other_ranks(own)]
 
     def ask(self, key: WorkerKey, deadline_s: float, kind: type[T], **request: Any) -> Answer[T]:
-        """Wake the worker, let it carry out one request, freeze it again.
+        """Wake the worker, let it carry out one request, and freeze it again.
 
-        An answer that is not of `kind`, one of `answers`, ends the worker.
+        `kind` is a type in `answers`; an answer of another type ends the worker.
         """
         if deadline_s <= 0:
             raise WorkerFailed(Reason("timeout", "no time was left to ask it", HINTS["timeout"]))
@@ -221,12 +221,12 @@ class Pool:
         return self._reply(key, deadline_s, kind)
 
     def _reply(self, key: WorkerKey, deadline_s: float, kind: type[T]) -> Answer[T]:
-        """The answer of a worker that is awake; then it is frozen."""
+        """The answer of an awake worker, which is then frozen."""
         worker = self._workers[key]
         line, interrupted = self._await(key, worker, deadline_s)
         try:
             reply = read(line, kind)
-            if absurd := absurdity(reply):  # `workbench open` would refuse the journal
+            if absurd := absurdity(reply):  # else `workbench open` would refuse the journal
                 raise Unreadable(absurd)
         except Unreadable as error:
             text = f"it gave an answer that cannot be read: {error}"
@@ -269,8 +269,8 @@ class Pool:
                 interrupted = True
 
     def _pause(self, worker: WorkerProcess, wish: str) -> float:
-        """Hold everything still until the user comes back; returns how many seconds it took."""
-        # The clock stands still from here on: a later time for the pause would lie after its end.
+        """Stop all workers until the user resumes; returns the length in seconds."""
+        # The clock stands still from here on, so a later reading would lie after the pause.
         at_s, began = self._control.now(), time.monotonic()
         awake = [worker, *self._begun.values()]
         for each in awake:
@@ -279,7 +279,7 @@ class Pool:
         try:
             with self._control.at_pause():
                 if wish == "suspend":
-                    os.kill(os.getpid(), signal.SIGSTOP)  # returns when the shell says fg
+                    os.kill(os.getpid(), signal.SIGSTOP)  # returns on SIGCONT
                 else:
                     self._control.wait_for_resume()
         finally:  # also when the run is cancelled meanwhile
@@ -304,10 +304,10 @@ class Pool:
             )
 
     def _lost(self, key: WorkerKey, code: str, text: str, *, gone: bool = True) -> WorkerFailed:
-        """Clear away a worker that is `gone`, or has to be killed; returns the error to raise."""
+        """Remove a worker that is `gone`, or else kill it; returns the error to raise."""
         worker = self._workers[key]
         if gone:
-            # Reap first, so that our own SIGKILL does not pass for the cause of death.
+            # Reap first, so that our own SIGKILL is not taken for the cause of death.
             worker.exit_code(DEATH_S)
         exit_code = worker.exit_code()
         hint = KILLED_HINT if exit_code == -signal.SIGKILL else HINTS[code]
@@ -335,8 +335,8 @@ class Pool:
         )
 
     def _reap(self, worker: WorkerProcess) -> bool:
-        """Wait a moment for a worker that was killed, and clear up after it; False if the kernel
-        cannot end it, as while a driver's call hangs."""
+        """Wait a moment for a killed worker and clean up after it; False if the kernel cannot end
+        it, as when a driver's call hangs."""
         ended = worker.reap() is not None
         if ended:
             self._guardian.remove_group(worker.pid)
@@ -344,7 +344,7 @@ class Pool:
         return ended
 
     def end_all(self, *, at_once: bool) -> None:
-        """Kill all workers if the run was cut short, else ask them to end; waits for none."""
+        """Kill all workers if `at_once`, else ask them to end; does not wait for them."""
         for key, worker in list(self._workers.items()):
             if at_once:
                 worker.kill()
@@ -354,9 +354,9 @@ class Pool:
             self._forget(key, None)
 
     def close(self) -> None:
-        """Wait, each time with a bound, for the processes of this run to be gone."""
+        """Wait, but not forever, for the processes of this run to end."""
         try:
-            # A further signal cuts the patience short.
+            # A further signal ends the wait.
             with suppress(Cancelled), self._control.raising(self._control.ends + 1):
                 until = time.monotonic() + PATIENCE_S
                 for worker in self._ending:
@@ -374,7 +374,7 @@ class Pool:
 
 
 def _other_ranks(own: Sequence[int]) -> list[int]:
-    """Processes that the launcher of this rank started on this machine, itself included."""
+    """The processes that the launcher of this rank started on this machine, and the launcher."""
     with suppress(psutil.Error):
         launchers = {psutil.Process(pid).ppid() for pid in own[:2]} - set(own)
         return [pid for parent in launchers if parent > 1 for pid in children.family(parent)]

@@ -33,28 +33,28 @@ from .guardian import RUN_ID_VARIABLE
 COMPILED = "TORCHINDUCTOR_CACHE_DIR"
 LAB_MODULE = "workloads.lab.child"
 PATIENCE_S = 1.0  # for a worker to end by itself
-LEAST_HEADER_BYTES = 1 << 20  # a complete precompiled header takes about 150 MB
-HALF_WRITTEN_S = 5.0  # age of the youngest compiled file that is surely whole
+LEAST_HEADER_BYTES = 1 << 20  # smaller ones are incomplete: a precompiled header takes 150 MB
+HALF_WRITTEN_S = 5.0  # age from which a compiled file is surely complete
 
 
 def compiled_folder() -> Path:
     """The folder in which torch.compile keeps its code between runs.
 
-    It is not the user's own cache, because a worker that is killed while it compiles spoils it.
-    TORCHINDUCTOR_CACHE_DIR overrides it.
+    Not the user's own cache, which a worker killed while it compiles would spoil, unless
+    TORCHINDUCTOR_CACHE_DIR names it.
     """
     return runs_folder().with_name("compiled")
 
 
 def knows_compiler() -> bool:
-    """Whether an earlier compilation left what torch finds out about the compiler, and its
-    precompiled headers (150 MB)."""
+    """Whether an earlier compilation left torch's facts about the compiler and its precompiled
+    headers."""
     return any(compiled_folder().glob("precompiled_headers/*.gch"))
 
 
 def drop_compiled(folder: Path, began: float) -> None:
-    """Remove what a compilation that began at `began` and was killed wrote last into `folder`: half
-    a library breaks later compilations."""
+    """Remove the latest files in `folder` of a compilation that began at `began` and was killed,
+    since half a library breaks later compilations."""
     since = max(began, time.time() - HALF_WRITTEN_S)
     paths: list[Path] = []
     with suppress(OSError):  # another run may remove a folder meanwhile
@@ -63,16 +63,16 @@ def drop_compiled(folder: Path, began: float) -> None:
         with suppress(OSError):
             if path.is_file():
                 found = path.stat()
-                # g++ opens a header's file long before it fills it.
+                # g++ creates a header's file long before it fills it.
                 is_opened = path.suffix == ".gch" and found.st_size < LEAST_HEADER_BYTES
                 if found.st_mtime >= (began if is_opened else since):
                     path.unlink()
 
 
 def keep_headers(scratch: Path) -> None:
-    """Lead torch's precompiled headers to the folder: it looks for them below TMPDIR
+    """Link torch's folder for precompiled headers, which is below TMPDIR, to ours
     (`default_cache_dir` in torch/_inductor/runtime/cache_dir_utils.py)."""
-    with suppress(OSError, KeyError):  # no name for this user; the headers last for one run
+    with suppress(OSError, KeyError):  # as for a user without a name; headers last for one run then
         folder = compiled_folder()
         folder.mkdir(parents=True, exist_ok=True)
         (scratch / f"torchinductor_{getpass.getuser()}").symlink_to(folder)
@@ -82,8 +82,8 @@ def keep_headers(scratch: Path) -> None:
 class WorkerKey:
     """Cases with equal keys share a worker.
 
-    `threads` is that of `catalog.process_of`.  `alone` names the case that has a worker to itself,
-    so that its memory can be measured, the row whose workers start from nothing, or a side of `ab`.
+    `threads` is that of `catalog.process_of`.  `alone` names the case that has a worker of its own,
+    the row whose workers must be fresh, or a side of `ab`.
     """
 
     device: str
@@ -115,15 +115,15 @@ class WorkerProcess(LineProcess):
     """One worker, awake only between a request and its answer."""
 
     def __init__(self, key: WorkerKey, settings: WorkerSettings, scratch: Path) -> None:
-        self.began = time.monotonic()  # its start
+        self.began = time.monotonic()
         self.compiling_since: float | None = None  # time at which torch may have begun to compile
-        self._not_run: set[str] = set()  # ids of compiled cases that had no turn yet
-        self.held: set[str] = set()  # the cases, by id, and the user's code that it has loaded
+        self._not_run: set[str] = set()  # ids of compiled cases that have had no turn yet
+        self.held: set[str] = set()  # ids of cases that it has loaded, and the user's code
         device = "cpu" if kind_of(key.device).on_host else key.device
         module = LAB_MODULE if key.backend == catalog.LAB else "workbench.worker.worker"
         side = settings.sides.get(key.alone) or Side("", "")
         variables = {**_environment(key, device, settings, side, scratch), **side.variables}
-        # torch keeps its headers in our own folder, even if its code is elsewhere.
+        # torch's headers go to our own folder, even if its code goes elsewhere.
         ours = compiled_folder()
         self.compiled_folders = {ours, Path(variables.get(COMPILED, ours))}
         super().__init__(
@@ -146,8 +146,8 @@ class WorkerProcess(LineProcess):
         return self.socket.fileno()
 
     def request(self, request: dict[str, Any]) -> None:
-        """Send a request.  torch may compile while it prepares a compiled case, and again at that
-        case's first turn; `compiling_since` is set meanwhile."""
+        """Send a request; `compiling_since` is set while torch may compile, which is during the
+        preparation and the first turn of a compiled case."""
         case = request.get("case")
         if isinstance(case, Case):
             compiles = case.is_compiled
@@ -157,10 +157,10 @@ class WorkerProcess(LineProcess):
             compiles = case in self._not_run
             self._not_run.discard(str(case))
         self.compiling_since = time.time() if compiles else None
-        self.send(json.dumps(msgspec.to_builtins(request)).encode())  # paths keep all their bytes
+        self.send(json.dumps(msgspec.to_builtins(request)).encode())  # keeps surrogates in paths
 
     def answer(self) -> bytes | None:
-        """The answer if it is complete, None if not; EOFError when the worker is gone."""
+        """The answer if it is complete, else None; EOFError when the worker is gone."""
         try:
             lines = self.receive()
         except BlockingIOError:
@@ -170,7 +170,7 @@ class WorkerProcess(LineProcess):
         return lines[0] if lines else None
 
     def freeze(self) -> bool:
-        """Stop the whole group; True once all its processes have been seen to stand still."""
+        """Stop the whole group; True once all its processes are seen to have stopped."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGSTOP)
         until = time.monotonic() + 1.0
@@ -185,15 +185,15 @@ class WorkerProcess(LineProcess):
             os.killpg(self.pid, signal.SIGCONT)
 
     def exit_code(self, within_s: float = 0.0) -> int | None:
-        """The exit code of a worker that ends in time."""
+        """The exit code if the worker ends in time, else None."""
         return children.exit_code(self.process, within_s)
 
     def kill(self) -> None:
-        """End the whole group at once, without waiting for it; `reap` does that."""
+        """Kill the whole group, without waiting for it as `reap` does."""
         children.kill(self.process)
 
     def drop_compiled(self) -> None:
-        """Remove what a compilation wrote last, if the worker was killed during one."""
+        """Remove the latest compiled files if the worker was killed while it compiled."""
         if self.compiling_since is not None:
             for folder in self.compiled_folders:
                 drop_compiled(folder, self.compiling_since)
@@ -204,14 +204,14 @@ class WorkerProcess(LineProcess):
         self.socket.close()
 
     def stop(self) -> None:
-        """Ask the worker to end, then make sure that its whole group did."""
+        """Ask the worker to end, then make sure that its whole group has ended."""
         self.ask_to_end()
         self.exit_code(PATIENCE_S)
         self.kill()
 
 
 def _compiled_in(scratch: Path) -> Path:
-    """Where compiled code is kept; where nothing can be kept, it lasts for this run."""
+    """The folder for compiled code, or one that lasts for this run if that cannot be written."""
     kept = compiled_folder()
     return kept if can_be_written(kept) else scratch / "compiled"
 
@@ -239,10 +239,10 @@ def _environment(
     environment.setdefault(COMPILED, str(compiled))
     environment.setdefault(onnx_gpu.CACHE, str(compiled / "tensorrt"))
     if device == "cpu" and settings.hide_gpus:
-        # Both torch.compile and Adam open CUDA where they see it (pytorch#150622).
+        # torch.compile and Adam initialise CUDA wherever they see it (pytorch#150622).
         environment.update({k.hidden_by: "" for k in DEVICE_KINDS.values() if k.hidden_by})
     environment["ORT_DISABLE_TELEMETRY"] = "1"
-    environment.setdefault("MPLBACKEND", "Agg")  # a user's plot would wait for its window
+    environment.setdefault("MPLBACKEND", "Agg")  # a plot in the user's code would open a window
     environment["TMPDIR"] = str(scratch)
     return environment
 

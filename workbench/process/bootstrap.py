@@ -1,13 +1,12 @@
-"""Runs our code in a child, a script under any interpreter from 3.8 on, a module from 3.10 on:
-`PYTHON bootstrap.py PARENT TARGET ARGUMENT...`.
+"""Runs our code in a child process: `PYTHON bootstrap.py PARENT TARGET ARGUMENT...`.
 
-TARGET is a module of ours, whose `main` takes the arguments, or a file to run as a script.  PARENT
-is the id of the process with which this one ends, `-` if a wrapper may stand between the two, or
-`free`.
+TARGET is a module of ours, whose `main` takes the arguments (Python 3.10 or newer), or a file to
+run as a script (3.8 or newer).  PARENT is the id of the process with which this one ends, `-` if a
+wrapper may stand between the two, or `free`.
 
-No folder that the user happens to stand in is searched for modules, nor is this script's own.  Of
-this installation only the two packages that a child needs become importable, by path: with their
-parent folder on `sys.path`, its torch and numpy would hide the interpreter's own.
+Modules are searched neither in the current folder nor in that of this script.  Of this installation
+only the two packages that a child needs become importable, by path: with their parent folder on
+`sys.path`, its torch and numpy would hide those of the interpreter.
 """
 
 import os
@@ -26,9 +25,9 @@ PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
 def end_with(parent: str) -> None:
-    """Have the kernel kill this process when its parent ends, frozen as it may be (Linux).
+    """Have the kernel kill this process, even a frozen one, when its parent ends (Linux).
 
-    It counts the end of the thread that started this process as its parent's end (prctl(2)).
+    The end of the thread that started this process counts as its parent's end (prctl(2)).
     """
     if parent == "free" or sys.platform != "linux":
         return

@@ -1,8 +1,8 @@
 """How every child process is started and ended.
 
-Its modules come from its interpreter and from PYTHONPATH, never from the current directory.  It
-ends with this process, and so does its process group, if it leads one.  Standard library only:
-workers start processes of their own.
+A child takes modules from its interpreter and from PYTHONPATH, never from the current directory.
+It ends with this process, and so does its process group, if it leads one.  Standard library only,
+since workers start processes too.
 """
 
 import atexit
@@ -36,7 +36,7 @@ def command(
 
     `python` is its interpreter if it is not this one; a `bound` child ends with this process.
     """
-    # What --python names may be a script that starts an interpreter: then that is the parent.
+    # --python may name a script that starts an interpreter; then the script is the parent.
     parent = "-" if python not in (None, sys.executable) else str(os.getpid())
     life = parent if bound else "free"
     return [python or sys.executable, str(BOOTSTRAP), life, str(target), *arguments]
@@ -58,10 +58,10 @@ def start(
     outlives_us: bool = False,
     **streams: Any,
 ) -> subprocess.Popen[bytes]:
-    """Start a child; with a session of its own, its whole group is killed with it, at the latest
-    when this process exits, unless it `outlives_us`.
+    """Start a child.  With a session of its own, its whole group is killed when it is, and at the
+    latest when this process exits, unless it `outlives_us`.
 
-    Call it from a thread that lives as long as the child should (see `bootstrap.end_with`).
+    The calling thread must live as long as the child should (see `bootstrap.end_with`).
     """
     environ = clean(os.environ if environ is None else environ)
     with _signals_held_back():
@@ -76,8 +76,8 @@ def start(
 
 @contextmanager
 def _signals_held_back() -> Iterator[None]:
-    """Call the handlers of signals that come during the block after it: an exception from one would
-    leave a child that is not in `_groups`.  (A child would inherit a blocked signal's mask.)"""
+    """Defer the handlers of signals until the end of the block, since an exception from one would
+    leave a child that is not in `_groups`.  (A child would inherit a mask of blocked signals.)"""
     held: list[int] = []
     handlers: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():  # no other thread runs handlers
@@ -95,7 +95,7 @@ def _signals_held_back() -> Iterator[None]:
 
 
 def _set_all(handlers: dict[int, Any]) -> None:
-    """Set each handler, even if one that is set already raises meanwhile."""
+    """Set each handler, even if one that is already set raises meanwhile."""
     try:
         for number in list(handlers):
             signal.signal(number, handlers[number])
@@ -108,7 +108,7 @@ def _set_all(handlers: dict[int, Any]) -> None:
 def kill(process: subprocess.Popen[bytes]) -> None:
     """Kill a child that leads its group, and the group.
 
-    Once a child has been waited for, its number may belong to others: then nothing is sent.
+    Nothing is sent once the child has been waited for, since its number may belong to others.
     """
     if process.returncode is None:
         with suppress(ProcessLookupError, PermissionError):
@@ -116,7 +116,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def exit_code(process: subprocess.Popen[bytes], within_s: float = 0.0) -> int | None:
-    """The exit code of a child that ends in time.  It is not waited for, so that `kill` still
+    """The exit code if the child ends in time, else None.  It is not reaped, so that `kill` still
     reaches its group."""
     until = time.monotonic() + within_s
     while process.returncode is None:
@@ -132,8 +132,8 @@ def exit_code(process: subprocess.Popen[bytes], within_s: float = 0.0) -> int | 
 
 
 def reap(process: subprocess.Popen[bytes], within_s: float) -> int | None:
-    """The exit code of a child that was killed; None if the kernel does not end it in time, as in
-    an uninterruptible system call: then we go on without it."""
+    """The exit code of a killed child; None if the kernel does not end it in time, as in an
+    uninterruptible system call."""
     with suppress(subprocess.TimeoutExpired):
         return process.wait(within_s)
     return None
@@ -165,10 +165,10 @@ def family(pid: int) -> list[int]:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants that lose theirs, so that `kill_all` at the end finds even
-    one that has left its group and cleared its environment (Linux).
+    """Become the parent of orphaned descendants (Linux), so that `kill_all` finds even those that
+    left their group and cleared their environment.
 
-    Not where a shell had children before it became this process: their orphans would be ours, too.
+    Not if this process already has children, as after a shell's exec: their orphans are not ours.
     """
     global _adopting
     if sys.platform != "linux" or _strays():
@@ -192,7 +192,7 @@ def kill_all() -> None:
 
 @atexit.register
 def _kill_family() -> None:
-    """The same, and every process that was left to us."""
+    """Kill the same, and every adopted process."""
     kill_all()
     for stray in _strays() if _adopting else ():
         for pid in family(stray):

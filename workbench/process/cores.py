@@ -1,4 +1,4 @@
-"""The cores this process may run on.  Standard library only: workers ask too."""
+"""The cores this process may run on.  Standard library only, since workers use it."""
 
 import json
 import os
@@ -8,13 +8,13 @@ from contextlib import contextmanager, suppress
 from functools import partial
 
 GPU_CORES = "WORKBENCH_GPU_CORES"  # for workers on a GPU: JSON, device to a list of cores near it
-# Five digits are far above the kernel's NR_CPUS (8,192 on x86-64).
+# Five digits suffice: NR_CPUS is 8,192 on x86-64.
 _RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?")
 _before: set[int] | None = None  # the affinity mask before `bind_near`, if that has bound it
 
 
 def affinity_mask() -> set[int] | None:
-    """The logical cores in this process's affinity mask; None where there is none to read."""
+    """The logical cores in this process's affinity mask; None if it cannot be read."""
     if not hasattr(os, "sched_getaffinity"):
         return None  # macOS
     try:
@@ -29,7 +29,7 @@ def allowed_cores() -> list[int]:
 
 
 def cpulist(text: str) -> set[int]:
-    """The CPUs of a list such as `0-3,8` (kernel docs, cputopology.rst); none for garbage."""
+    """The CPUs of a list such as `0-3,8` (kernel docs, cputopology.rst); empty if malformed."""
     cpus: set[int] = set()
     for part in text.split(","):
         match = _RANGE.fullmatch(part.strip())
@@ -41,9 +41,9 @@ def cpulist(text: str) -> set[int]:
 
 
 def bind_near(device: str) -> None:
-    """Keep this process, and the memory that it writes first, near a GPU.
+    """Keep this process, and memory that it is the first to write, near a GPU.
 
-    Processes that it forks, such as loaders, only feed it: they run on any core, as without us.
+    Processes that it forks, such as loaders, may run on any core, as they would without us.
     """
     global _before
     near = cpulist(json.loads(os.environ.get(GPU_CORES) or "{}").get(device, ""))
@@ -56,7 +56,7 @@ def bind_near(device: str) -> None:
 
 @contextmanager
 def unbound() -> Iterator[None]:
-    """Lift what `bind_near` did to this thread, also for processes that it starts meanwhile."""
+    """Undo `bind_near` for this thread, and for processes that it starts, during the block."""
     near = affinity_mask() if _before else None
     if near is None or _before is None:
         yield
@@ -69,5 +69,5 @@ def unbound() -> Iterator[None]:
 
 
 def _bind(cores: set[int]) -> None:
-    with suppress(OSError):  # the cores were taken away meanwhile
+    with suppress(OSError):  # the cores may have been taken away
         os.sched_setaffinity(0, cores)

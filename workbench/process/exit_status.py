@@ -1,4 +1,4 @@
-"""Says how a process ended.  Standard library only: workers report on their own children."""
+"""How a process ended, in words.  Standard library only, since workers use it."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ def log_tail(log: IO[bytes]) -> str:
 
 
 def ending(text: str, code: int | None, log: str = "") -> str:
-    """`text` with the exit code, if it is known, and the last three lines of the log."""
+    """`text` with the exit code, if known, and the last three lines of the log."""
     message = text if code is None else f"{text} ({describe_exit(code)})"
     lines = [shown(line.strip(), 200) for line in log.splitlines()[-3:]]
     return f"{message}; its log ends: {' | '.join(lines)}" if lines else message

@@ -1,8 +1,8 @@
-"""Child processes that speak in lines: `QueryProcess` only answers, `LineProcess` is asked too.
+"""Child processes that communicate in lines: `QueryProcess` only answers, `LineProcess` also takes
+requests.
 
 NVML can crash or hang on a lost GPU, a workload can run out of memory, and a foreign interpreter
-can do anything: none of them may take this process along.  Standard library only: workers start
-processes of their own.
+can do anything; none of that may harm this process.  Standard library only, since workers use it.
 """
 
 import fcntl
@@ -20,10 +20,10 @@ from typing import IO, TypeVar, cast
 from . import children
 from .exit_status import ending, log_tail
 
-_REAP_S = 2.0  # death by SIGKILL is prompt
-# A signal that comes just before a wait does not interrupt it: its handler runs after the slice.
+_REAP_S = 2.0  # ample, since SIGKILL ends a process promptly
+# A signal just before a wait does not interrupt it, so its handler runs after this slice.
 SLICE_S = 0.1
-_PIPE_BYTES = 1 << 20  # the most that Linux allows every user (pipe(7))
+_PIPE_BYTES = 1 << 20  # the most that Linux allows without privileges (pipe(7))
 
 MOST_LINE_BYTES = 64 << 20  # in one answer; the profile of a large model takes a few MiB
 
@@ -43,7 +43,7 @@ class Ended:
 
 
 class QueryProcess:
-    """Runs `argv`, which answers in lines on its standard output; our terminal shows none of it."""
+    """Runs `argv`, which answers in lines on its standard output; its stderr is discarded."""
 
     def __init__(self, argv: Sequence[str]) -> None:
         self._began, self._incomplete = time.monotonic(), bytearray()
@@ -63,12 +63,12 @@ class QueryProcess:
         self._pipe = cast("IO[bytes]", self._process.stdout)
         self._readable = select.poll()
         self._readable.register(self._pipe, select.POLLIN)
-        with suppress(OSError, AttributeError):  # room for readings that nothing asks for yet
+        with suppress(OSError, AttributeError):  # room for readings that are not yet read
             fcntl.fcntl(self._pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
     def line(self, deadline_s: float, *, since_start: bool = False) -> bytes | Ended:
-        """The next line, waiting for it until `deadline_s` from now or from the child's start;
-        after `Ended` there is no other."""
+        """The next line, if it comes within `deadline_s` from now or from the child's start; after
+        `Ended` there are no more."""
         waited_s = time.monotonic() - self._began if since_start else 0.0
         line = self.poll(max(0.0, deadline_s - waited_s))
         if line is None:
@@ -77,7 +77,7 @@ class QueryProcess:
         return line
 
     def poll(self, wait_s: float = 0.0) -> bytes | Ended | None:
-        """The next line if it comes within `wait_s`, None if not."""
+        """The next line if it comes within `wait_s`, else None."""
         if self._process is None:
             return Ended("not_started", self._failure)
         until = time.monotonic() + wait_s
@@ -90,7 +90,7 @@ class QueryProcess:
         return line or Ended("crashed", ending("ended without an answer", self._process.returncode))
 
     def _complete(self) -> bytes | None:
-        """The first line that has arrived, or what there is of one that is too long or the last."""
+        """The first complete line; also an incomplete one if it is too long or the last."""
         end = self._incomplete.find(b"\n", 0, MOST_LINE_BYTES) + 1
         if not end and (self._pipe.closed or len(self._incomplete) >= MOST_LINE_BYTES):
             end = MOST_LINE_BYTES
@@ -99,12 +99,12 @@ class QueryProcess:
         return line or None
 
     def _take(self) -> None:
-        """Read what has arrived; at the end of the pipe the child is waited for."""
+        """Read what has arrived, and wait for the child at the end of the pipe."""
         assert self._process is not None  # it has a pipe
         data = os.read(self._pipe.fileno(), _PIPE_BYTES)
         self._incomplete += data
         if not data:
-            children.exit_code(self._process, _REAP_S)  # by itself, since its pipe has closed
+            children.exit_code(self._process, _REAP_S)  # its pipe has closed, so it is ending
             self._end(self._process)
 
     def answer(
@@ -124,7 +124,7 @@ class QueryProcess:
             return Ended("crashed", "gave an unreadable answer")
 
     def close(self) -> None:
-        """Kill the child and what it started; lines that were not asked for are discarded."""
+        """Kill the child and what it started; unread lines are discarded."""
         self._incomplete.clear()
         if self._process is not None:
             self._end(self._process)
@@ -167,7 +167,7 @@ class LineChannel:
 
 
 class LineProcess(LineChannel):
-    """A child at the other end of a socket; what it prints goes to a log without a name."""
+    """A child at the other end of a socket; its output goes to an unnamed log file."""
 
     def __init__(
         self,
@@ -176,8 +176,8 @@ class LineProcess(LineChannel):
         environ: Mapping[str, str],
         new_session: bool = False,
     ) -> None:
-        """Start `command` with the file descriptor of its socket, then `arguments`, behind it."""
-        # Unlinked from the start: nothing to clean up, however we end.
+        """Start `command` followed by the file descriptor of its socket and `arguments`."""
+        # Unlinked from the start, so it needs no cleaning up.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         ours, theirs = socket.socketpair()
         super().__init__(ours)
@@ -197,8 +197,8 @@ class LineProcess(LineChannel):
         return log_tail(self._log)
 
     def reap(self, within_s: float = _REAP_S) -> int | None:
-        """The exit code of a child that was killed, whose log and socket are given up; None if the
-        kernel does not end it in time."""
+        """The exit code of a killed child, whose log and socket are closed; None if the kernel does
+        not end it in time."""
         self.socket.close()
         self._log.close()
         return children.reap(self.process, within_s)

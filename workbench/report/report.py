@@ -267,7 +267,7 @@ class Report:
         return [summary_of(verdict, pick.case if pick else None) for verdict, pick in picked]
 
     def document(self, measurements: list[Measurement] | None = None) -> Document:
-        """The JSON document, valid at any time after `RunStarted`; `measurements` replace its own."""
+        """The JSON document, valid after `RunStarted`; `measurements` replace its own."""
         started, finished = self.started, self.finished
         if started is None:
             raise ValueError("the run has not begun")

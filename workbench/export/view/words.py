@@ -92,11 +92,7 @@ def pick_texts(verdict: Verdict, run: RunView, *, words: bool = False) -> list[T
     second = run.report.candidates.get(verdict.runner_up or "")
     is_beaten = second is not None and second.beaten_by is not None
     if not has_equal(verdict) or verdict.runner_up is None or is_beaten:
-        return [
-            *picks[:-2],
-            *picks[-3:],
-            picks[-1],
-        ]  # as many as a tie has, since rows share a form
+        return [*picks[:-2], *picks[-3:], picks[-1]]  # as many as a tie has: rows share a form
     equals = _pick_names(verdict.runner_up, run, words=words)
     both = [join(pair, " / ") for pair in zip(picks[:-2], equals[:-2], strict=True)]
     return [*both, *(Text.of(pick, (" / ...", "dim")) for pick in picks[-3:]), picks[-1]]
