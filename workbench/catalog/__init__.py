@@ -32,7 +32,7 @@ def load(name: str) -> Workload:
         from .importing import import_workload
 
         return import_workload(name)
-    from .described import DescribedWorkload  # only users with files of their own pay for it
+    from .described import DescribedWorkload  # slow to import, and only users' files need it
 
     return DescribedWorkload(name, file)
 
@@ -62,7 +62,7 @@ def load_backend(name: str) -> Backend:
 
 
 def backend(name: str) -> Backend:
-    """The backend called `name`, or the defaults where it cannot be used: its workers say why."""
+    """The backend called `name`, or a default one if it cannot be used: its workers report why."""
     try:
         return load_backend(name)
     except WorkloadError:
@@ -72,6 +72,6 @@ def backend(name: str) -> Backend:
 
 
 def process_of(case: Case) -> tuple[str, str, int | None]:
-    """Device, backend and fixed number of threads: equal for cases that can share a worker."""
+    """Device, backend and fixed number of threads, which are equal if cases can share a worker."""
     fixed = backend(case.backend).threads_fixed_at_import
     return case.device, case.backend, case.threads if fixed else None

@@ -1,4 +1,4 @@
-"""The contract of the three things one can add: a workload, a backend, a kind of device.
+"""The interface of the three things that can be added: a workload, a backend, a kind of device.
 
 A file in `workloads/` binds a `Workload` to `WORKLOAD`; a file in `workloads/_backends/` binds a
 `Backend` to `BACKEND`.  The engine reads their descriptions, which import no backend; a worker

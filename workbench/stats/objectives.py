@@ -1,4 +1,4 @@
-"""The objectives of a scenario: each gives a block one number, and smaller is better."""
+"""The objectives of a scenario: each gives a block one number, of which smaller is better."""
 
 from typing import Literal, get_args
 
@@ -10,10 +10,10 @@ HOUR_S = 3600.0
 # Standard deviation of the logarithm of a start-up time from process to process; torch's import
 # had 0.087 within runs on two cores of a cloud machine (16 starts).
 START_UP_SPREAD = 0.1
-# The same of the peak memory of a process: 0.008 over five runs of ONNX Runtime on a CNN.
+# The same for the peak memory of a process: 0.008 over five runs of ONNX Runtime on a CNN.
 MEMORY_SPREAD = 0.01
 OF_A_STEP = ("throughput", "latency", "latency_p99")  # their values are seconds of one step
 SECONDS = (*OF_A_STEP, "time_to_result")  # their values are seconds
 BY_DEVICE = ("throughput", "cost")  # their samples are timed by a GPU's own clock
-UNTIMED = ("memory", "energy")  # known of candidates on the CPU only
+UNTIMED = ("memory", "energy")  # known for candidates on the CPU only
 SINGLE_STEPS = ("latency", "latency_p99")  # their samples are one step each

@@ -4,7 +4,7 @@ A race is best-arm identification by successive elimination (Even-Dar, Mannor an
 after a round, a candidate is eliminated if the interval of its ratio to another one lies wholly
 above 1.  The interval of each pair is widened to keep the error over all pairs and all looks
 together below ALPHA: Bonferroni over the pairs, and ALPHA / (k (k + 1)) for look k, which sums to
-ALPHA however long the race goes on.
+ALPHA for a race of any length.
 """
 
 import math
@@ -17,13 +17,13 @@ from .tails import Tail, tail_of, tail_ratio
 
 ALPHA = 0.05  # probability of at least one wrong elimination in a race
 LAST_LOOK = ALPHA / 2  # error of the last look at a race that ran out of time or rounds
-# Standard deviation of a ratio's logarithm from run to run, although each run repeats within
-# itself: memory is laid out differently, the host is in another state (Mytkowicz et al. 2009;
-# Kalibera and Jones 2013).  The coverage part of `make benchmark` checks whether it is enough.
+# Standard deviation of a ratio's logarithm from run to run, on top of the scatter within a run:
+# memory layout and the state of the host differ (Mytkowicz et al. 2009; Kalibera and Jones 2013).
+# The coverage part of `make benchmark` checks whether it is enough.
 RUN_TO_RUN = 0.004
 Z95 = 1.96  # half-width of a 95 % interval in standard deviations
-TOLERANCE = 0.05  # a smaller difference is a tie: not worth a user's second thought
-UNDECIDED = 1.25  # an interval that holds 1 and reaches beyond this factor settles nothing
+TOLERANCE = 0.05  # a smaller difference is a tie: it makes no difference to a user
+UNDECIDED = 1.25  # an interval that contains 1 and reaches beyond this factor decides nothing
 
 ByRound = Mapping[int, float]  # round number to the block's value
 
@@ -31,10 +31,10 @@ ByRound = Mapping[int, float]  # round number to the block's value
 class Rounds(dict[int, float]):
     """Round number to the block's value.
 
-    `spread` is the run-to-run standard deviation of the logarithm of what all these rounds share
-    because it was measured once, such as a start-up; more rounds do not narrow it.  The part
-    `shared` of it, such as an import, is one measurement for all with the same `origin`.  Where
-    99th percentiles count, `blocks` has the samples of each round.
+    `spread` is the run-to-run standard deviation of the logarithm of a part that was measured once
+    for all rounds, such as a start-up; more rounds do not narrow it.  The part `shared` of it, such
+    as an import, is one measurement for all candidates with the same `origin`.  If 99th percentiles
+    count, `blocks` has the samples of each round.
     """
 
     spread: float = 0.0
@@ -44,13 +44,13 @@ class Rounds(dict[int, float]):
     _tail: tuple[object, Tail | None] = (None, None)
 
     def times(self, factor: float) -> "Rounds":
-        """The same in another unit; ratios keep their spread."""
+        """A copy in another unit, with the same spread of ratios."""
         made = Rounds({number: value * factor for number, value in self.items()})
         made.spread, made.shared, made.origin = self.spread, self.shared, self.origin
         return made
 
     def tail(self, common: Sequence[int]) -> Tail | None:
-        """The 99th percentile of these rounds; None if it cannot be had."""
+        """The 99th percentile of these rounds; None if samples are missing or too few."""
         if self.blocks is not None and self._tail[0] != common:
             self._tail = common, tail_of([self.blocks[number] for number in common])
         return self._tail[1]
@@ -68,11 +68,11 @@ class ProvenSlower:
 def ratio_between(
     first: ByRound, second: ByRound, confidence: float = 0.95, *, of_start_ups: float = 0.95
 ) -> Ratio | None:
-    """Time of the first over time of the second in their common rounds, with an interval that holds
-    for another run as well; None below three common rounds.
+    """Time of the first over time of the second in their common rounds, with an interval that also
+    holds for another run; None below three common rounds.
 
-    A start-up is looked at once, however often the rounds are, so its part has a confidence of its
-    own: it is corrected for the number of pairs or sizes, and not for that of looks.
+    `of_start_ups` is the confidence for the part that start-ups contribute.  They are measured
+    once, so it is corrected for the number of pairs or sizes, but not for the number of looks.
     """
     common = sorted(first.keys() & second.keys())
     one, other = (r if isinstance(r, Rounds) else Rounds() for r in (first, second))
@@ -90,8 +90,8 @@ def ratio_between(
 
 
 def _spread(one: Rounds, other: Rounds) -> float:
-    """The spread of the ratio of two.  A shared measurement cancels out, except for the difference
-    of its shares in the two."""
+    """The spread of the ratio of two.  A shared measurement cancels out as far as its share in both
+    is the same."""
     if one.origin is None or one.origin != other.origin:
         return math.hypot(one.spread, other.spread)
     own = one.spread - one.shared, other.spread - other.shared
@@ -99,14 +99,14 @@ def _spread(one: Rounds, other: Rounds) -> float:
 
 
 def confidence_at(look: int, pairs: int) -> float:
-    """Confidence of one pair's interval at the `look`-th look (from 1) among `pairs` pairs."""
+    """Confidence of the interval of one of `pairs` pairs at a look, counted from 1."""
     return 1 - ALPHA / (max(pairs, 1) * look * (look + 1))
 
 
 def decisive_ratio(first: ByRound, second: ByRound, *, is_last: bool = False) -> Ratio | None:
     """The ratio with an interval that holds over all looks at these two, not just the latest.
 
-    The last look at a race that no look ended has its own share of the error.
+    `is_last`: no look ended the race, so this one has a share of the error of its own.
     """
     look = len(first.keys() & second.keys()) - MIN_PAIRS + 1
     confidence = 1 - LAST_LOOK if is_last else confidence_at(max(look, 1), 1)
@@ -115,7 +115,7 @@ def decisive_ratio(first: ByRound, second: ByRound, *, is_last: bool = False) ->
 
 def proven_slower(rounds: Mapping[str, ByRound], *, look: int, pairs: int) -> list[ProvenSlower]:
     """The candidates that are slower than another one beyond doubt at this look, each with the
-    rival that it is slowest against; `pairs` counts those of eliminated candidates as well."""
+    rival against which it is slowest; `pairs` includes those of eliminated candidates."""
     confidence, of_start_ups = confidence_at(look, pairs), 1 - ALPHA / max(pairs, 1)
     slowest: dict[str, ProvenSlower] = {}
     for first, second in combinations(rounds, 2):
@@ -136,13 +136,13 @@ def proven_slower(rounds: Mapping[str, ByRound], *, look: int, pairs: int) -> li
 
 
 def ranking(rounds: Mapping[str, ByRound], beaten: Mapping[str, str] = {}) -> list[str]:
-    """Candidates from fastest to slowest, each pair compared in the rounds both took part in.
+    """Candidates from fastest to slowest, each pair compared in its common rounds.
 
-    Eliminated candidates took part in fewer rounds, maybe at a noisier time, so medians mislead,
-    and so does a common rival whose own time jumped.  The next in the order is the candidate whose
-    worst loss against any of those left is the smallest (minimax, as in Condorcet voting).  Losses
-    of fewer than MIN_PAIRS rounds count only for a candidate that has no others, or among equals.
-    A `beaten` candidate never stands before the one that a race has shown to be faster.
+    Medians mislead, since eliminated candidates took part in fewer, maybe noisier rounds, and so
+    does a common rival whose own time jumped.  The next in the order is the candidate whose worst
+    loss against any of the remaining ones is smallest (minimax, as in Condorcet voting).  Losses of
+    fewer than MIN_PAIRS rounds count only for a candidate that has no others, or among equals.
+    `beaten` maps a candidate to one that the race proved faster, and which therefore precedes it.
     """
     left = [case for case, measured in rounds.items() if measured]
     times: dict[tuple[str, str], float] = {}
@@ -168,10 +168,10 @@ def ranking(rounds: Mapping[str, ByRound], beaten: Mapping[str, str] = {}) -> li
 
 
 def relative(first: ByRound, second: ByRound) -> float:
-    """Time of the first over time of the second, from however few rounds."""
+    """Time of the first over time of the second, from any number of rounds."""
     ratio, common = ratio_between(first, second), sorted(first.keys() & second.keys())
     is_pooled = all(isinstance(each, Rounds) and each.tail(common) for each in (first, second))
-    # A mean that is not trimmed moves with one burst, so the median of the ratios counts.
+    # One burst moves a mean that is not trimmed, so the median of the ratios counts.
     if ratio is not None and (is_pooled or ratio.pairs >= TRIMMED_FROM):
         return ratio.value
     if not common:
@@ -180,12 +180,13 @@ def relative(first: ByRound, second: ByRound) -> float:
 
 
 def is_tie(ratio: Ratio, *, patient: bool = True) -> bool:
-    """Whether the whole interval lies within the tolerance; twice that if not `patient`."""
+    """Whether the whole interval lies within the tolerance, or twice that if not `patient`."""
     return ratio.word(TOLERANCE if patient else 2 * TOLERANCE) == SAME
 
 
 def is_close(ratio: Ratio | None) -> bool:
-    """Whether the ratio is within the tolerance or its interval holds 1, and that is narrow."""
+    """Whether the ratio is within the tolerance or its interval contains 1, and the interval is
+    narrow."""
     if ratio is None:
         return False
     within = 1 / (1 + TOLERANCE) <= ratio.value <= 1 + TOLERANCE
@@ -201,7 +202,7 @@ def settled(ratio: Ratio | None) -> bool:
 
 
 def is_exhausted(ratio: Ratio) -> bool:
-    """Whether more rounds would hardly narrow the interval, because most of its width comes from
-    what was measured once."""
+    """Whether more rounds would hardly narrow the interval, since most of its width comes from
+    parts that were measured once."""
     half, fixed = math.log(ratio.high / ratio.low) / 2, Z95 * ratio.spread
     return fixed > 0 and half**2 - fixed**2 <= fixed**2

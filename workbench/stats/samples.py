@@ -1,5 +1,4 @@
-"""Medians, intervals and paired ratios.  Pure functions of raw samples; the standard library,
-and NumPy for more samples than runs measure.
+"""Medians, intervals and paired ratios of raw samples.
 
 Decisions rest on the paired ratio: two candidates measured in the same rounds share the machine's
 drift, so their ratio within a round is far steadier than either time.
@@ -15,32 +14,32 @@ from statistics import NormalDist
 
 MIN_FOR_OUTLIERS = 6
 MIN_SAMPLES_FOR_P99 = 100
-MIN_PAIRS = 3  # below, Student's t says next to nothing
+MIN_PAIRS = 3  # with fewer, intervals by Student's t are useless
 TRIM = 0.2  # share of pairs cut off at each end
-# Of five or six pairs three or four would be left.  Their few degrees of freedom would make the
-# interval up to 1.4 times as wide at 95 %, and 2.8 times over all looks, where noise is calm.
+# Trimming five or six pairs would leave three or four.  Without bursts their few degrees of freedom
+# would make the interval up to 1.4 times as wide at 95 %, and 2.8 times over all looks.
 TRIMMED_FROM = 7
 MOST_AUTOCORRELATION = 0.9  # higher estimates from a few rounds are noise
-MANY = 10_000  # samples from which on NumPy sorts them
-LONGEST_TREND = 300  # values of which all pairs are compared
-NORMAL_DF = 1000  # degrees of freedom from which on Student's t is expanded around the normal
+MANY = 10_000  # number of samples from which NumPy sorts them
+LONGEST_TREND = 300  # most values whose pairs are all compared
+NORMAL_DF = 1000  # degrees of freedom from which Student's t is expanded around the normal
 OUTLYING = 3.5  # modified z-score of an outlier (Iglewicz and Hoaglin 1993)
-MIN_FOR_TREND = 6  # values; below, no order of them is significant at TREND_ALPHA
+MIN_FOR_TREND = 6  # number of values below which no order is significant at TREND_ALPHA
 TREND_ALPHA = 0.01
 SAME, FASTER, SLOWER, AMBIGUOUS = "same", "faster", "slower", "ambiguous"
 
 
 class Ascending(array):  # type: ignore[type-arg]
-    """Many values in order."""
+    """Many sorted values."""
 
 
 def ascending(values: Sequence[float]) -> Sequence[float]:
-    """The values in order; those that this function has put in order are left as they are."""
+    """The values sorted; results of this function are returned as they are."""
     if isinstance(values, Ascending):
         return values
     if len(values) < MANY:
         return sorted(values)
-    import numpy  # not needed to open what a run of usual length has measured
+    import numpy  # slow to import, and only unusually long runs need it
 
     ordered = Ascending("d", values)
     numpy.frombuffer(ordered).sort()
@@ -56,11 +55,11 @@ def quantile(values: Sequence[float], q: float) -> float:
     below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
     between = ordered[below] + (ordered[above] - ordered[below]) * (position - below)
-    return min(between, ordered[above])  # which rounding may pass
+    return min(between, ordered[above])  # rounding may exceed it
 
 
 def median(values: Sequence[float]) -> float:
-    """The same as `quantile(values, 0.5)` in half the time: documents have 100,000 blocks."""
+    """`quantile(values, 0.5)` in half the time, since documents may have 100,000 blocks."""
     if not values:
         raise ValueError("no samples")
     ordered, half = ascending(values), len(values) // 2
@@ -71,8 +70,8 @@ def median(values: Sequence[float]) -> float:
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """A distribution-free 95 % interval of the median, from two order statistics; None if there are
-    too few samples for one."""
+    """A distribution-free 95 % interval of the median, from two order statistics; None below six
+    samples."""
     rank = _rank(len(values))
     if rank is None:
         return None
@@ -100,11 +99,10 @@ def _rank(n: int) -> int | None:
 def blocked_interval(
     blocks: Sequence[Sequence[float]], medians: Sequence[float] = ()
 ) -> tuple[float, float] | None:
-    """A 95 % interval of the median of all samples that allows for blocks, whose `medians` may be
-    known already.
+    """A 95 % interval of the median of all samples that allows for their grouping into blocks.
 
-    Samples of one block share the state of the machine and prove less than as many independent
-    ones.  The interval therefore includes that of the blocks' medians, once there are enough.
+    Samples of one block share the state of the machine, so they prove less than independent ones.
+    With enough blocks the interval therefore includes that of their `medians`, which may be given.
     """
     within = median_interval(joined(blocks))
     if within is None:
@@ -116,7 +114,7 @@ def blocked_interval(
 
 
 def joined(blocks: Sequence[Sequence[float]]) -> Sequence[float]:
-    """The samples of all blocks, as compact as the blocks are."""
+    """The samples of all blocks, in an array if the blocks are arrays."""
     if len(blocks) == 1:
         return blocks[0]
     if all(isinstance(block, list) for block in blocks):
@@ -155,7 +153,7 @@ def student_t_quantile(p: float, df: int) -> float:
     low, high = 0.0, 1.0
     while student_t_cdf(high, df) < p:
         high *= 2
-        if high > 1e12:  # the distribution has run out of floating-point digits
+        if high > 1e12:  # floating-point numbers cannot resolve the distribution any more
             return high
     for _ in range(200):
         middle = (low + high) / 2
@@ -203,8 +201,8 @@ def autocorrelation(values: Sequence[float]) -> float:
 
 
 def drift_factor(values: Sequence[float]) -> float:
-    """Factor by which the error of the mean grows where neighbouring values resemble each other
-    (Bayley and Hammersley 1946, for a first-order process); 1 below five values."""
+    """Factor by which autocorrelation increases the error of the mean (Bayley and Hammersley 1946,
+    for a first-order process); 1 below five values."""
     alike = autocorrelation(values) if len(values) >= 5 else 0.0
     return math.sqrt((1 + alike) / (1 - alike))
 
@@ -214,7 +212,7 @@ def trend(values: Sequence[float]) -> float:
 
     0 unless Kendall's rank test against time rejects at 1 % (Mann 1945; normal approximation).
     """
-    if len(values) > LONGEST_TREND:  # the medians of neighbours show the same trend
+    if len(values) > LONGEST_TREND:  # medians of groups of neighbours show the same trend
         size = math.ceil(len(values) / LONGEST_TREND)
         starts = range(0, len(values), size)
         values = [median(values[start : start + size]) for start in starts]
@@ -234,7 +232,7 @@ def trend(values: Sequence[float]) -> float:
 class Ratio:
     """Time of the first over time of the second (`value`), with the bounds of its interval.
 
-    `spread` is the part of its uncertainty that more pairs do not narrow, as a standard deviation
+    `spread` is the part of the uncertainty that more pairs do not reduce, as a standard deviation
     of the logarithm.
     """
 
@@ -252,8 +250,8 @@ class Ratio:
         return replace(self, value=1 / self.value, low=1 / self.high, high=1 / self.low)
 
     def widened(self, log_sd: float, confidence: float = 0.95) -> "Ratio":
-        """The same ratio with an independent error of this standard deviation (of its logarithm)
-        added to the interval."""
+        """The ratio with an independent error, of this standard deviation of its logarithm, added
+        to the interval."""
         further = NormalDist().inv_cdf(0.5 + confidence / 2) * log_sd
         down = math.hypot(math.log(self.value / self.low), further)
         up = math.hypot(math.log(self.high / self.value), further)
@@ -262,8 +260,8 @@ class Ratio:
     def word(self, tolerance: float) -> str:
         """The first against the second: same, faster, slower or ambiguous.
 
-        It is the same if the interval lies wholly within the `tolerance`, ambiguous if the
-        interval holds 1 and reaches beyond it; the words are those of NVIDIA's nvbench_compare.
+        Same: the interval lies wholly within the `tolerance`.  Ambiguous: it contains 1 and reaches
+        beyond the tolerance.  The words are those of NVIDIA's nvbench_compare.
         """
         if self.low >= 1 / (1 + tolerance) and self.high <= 1 + tolerance:
             return SAME
@@ -273,7 +271,7 @@ class Ratio:
 
 
 def known(ratio: Ratio | None) -> tuple[float | None, tuple[float, float] | None]:
-    """The value and the interval of a ratio, as documents hold them."""
+    """The value and the interval of a ratio, as in documents."""
     return (None, None) if ratio is None else (ratio.value, ratio.interval)
 
 
@@ -283,10 +281,9 @@ def paired_ratio(
     """Ratio of two candidates measured in the same rounds; None below three rounds.
 
     The 20 % trimmed mean of the log ratios with Student's t on their winsorised deviation
-    (Tukey and McLaughlin 1963; Yuen 1974).  Trimming keeps a burst in one block from deciding;
-    with fewer than seven rounds it is the ordinary t interval.  From five on, correlated rounds
-    count for less: the interval widens by their lag-1 autocorrelation (Bayley and Hammersley 1946,
-    for a first-order process).
+    (Tukey and McLaughlin 1963; Yuen 1974).  Trimming keeps a burst in one block from deciding; with
+    fewer than seven rounds it is the ordinary t interval.  From five rounds, `drift_factor` widens
+    the interval.
     """
     logs = [math.log(a) - math.log(b) for a, b in zip(first, second, strict=True)]
     n = len(logs)
@@ -307,6 +304,6 @@ def paired_ratio(
 def by_t(center: float, error: float, freedom: int, confidence: float, pairs: int) -> Ratio:
     """The ratio with this logarithm and the t interval of its standard error."""
     reach = student_t_quantile((1 + confidence) / 2, freedom) * error
-    # Identical samples do not prove a ratio exactly: a clock tick always remains in doubt.
+    # Identical samples do not prove an exact ratio, since a clock tick always remains in doubt.
     reach = min(max(reach, 1e-9), 700.0)
     return Ratio(math.exp(center), math.exp(center - reach), math.exp(center + reach), pairs)

@@ -1,9 +1,9 @@
 """The ratio of two 99th percentiles, measured in the same rounds.
 
-A block has one or two samples beyond its 99th percentile, and a machine stalls in some blocks only:
-percentiles of single blocks are little more than their largest samples.  So the percentile is that
-of all samples of the common rounds, and its error comes from leaving out a quarter of these rounds
-at a time.  Such a jackknife holds for quantiles, where one that leaves out single values fails
+A block has one or two samples beyond its 99th percentile, and a machine stalls in only some blocks,
+so the percentile of a block is little more than its largest sample.  The percentile is therefore
+that of all samples of the common rounds, and its error comes from leaving out a quarter of these
+rounds at a time.  Such a jackknife is valid for quantiles, unlike one that leaves out single values
 (Shao and Wu 1989).  It is blind to stalls that these rounds happened to miss, so the error is at
 least that of order statistics: the number of samples beyond the percentile is binomial.
 """
@@ -32,7 +32,7 @@ class Tail:
 
 @cache
 def parts(rounds: int) -> list[frozenset[int]]:
-    """Random three quarters of the rounds, the same whenever there are so many."""
+    """Random subsets of three quarters of the rounds, always the same for this number of rounds."""
     draw, numbers = random.Random(rounds), range(rounds)  # noqa: S311
     whole, left_out = frozenset(numbers), math.ceil(rounds / 4)
     return [whole.difference(draw.sample(numbers, left_out)) for _ in range(PARTS)]

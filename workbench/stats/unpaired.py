@@ -1,9 +1,9 @@
 """Ratios of two runs, which share no round.
 
-Within a round the machine's drift cancels out; between runs it does not, and the spread of samples
-does not show it.  How much rounds differ, over all cases of a run, shows how the machine changes;
-the next run may find it in any of those states.  So each side of a ratio has the error of its
-median over rounds and, once more, the whole spread of a round, which more rounds do not narrow.
+Between runs the machine's drift does not cancel out, and the scatter of samples does not show it.
+The scatter of rounds over all cases of a run shows how much the machine changes, and another run
+may meet any of its states.  So each side of a ratio has the error of its median over rounds plus
+the whole spread of a single round, which more rounds do not reduce.
 """
 
 import math
@@ -16,9 +16,9 @@ from .samples import Ratio, median, student_t_quantile
 # another run: the medians of ten fresh processes lay within 1.045 of each other
 # (docs/measurement.md), and ten normal values span 3.08 standard deviations on average.
 BETWEEN_RUNS = 0.015
-CONFIDENCE = 0.99  # the interval that decides: alarms that cry wolf are switched off
-CLEARLY_MORE = 4.0  # times the pooled variance: a case whose own is larger differs from the others
-SAME_WITHIN = 0.10  # the least allowance of two runs takes half of it
+CONFIDENCE = 0.99  # of the interval that decides, since users ignore alarms that are often false
+CLEARLY_MORE = 4.0  # times the pooled variance, above which a case differs from the others
+SAME_WITHIN = 0.10  # BETWEEN_RUNS of two runs already takes half of it
 Interval = tuple[float, float]
 RoundSpread = tuple[float, int]  # variance of the logarithm, and its degrees of freedom
 Rounds = tuple[Sequence[float], RoundSpread]  # values of a case, and the spread in its run
@@ -36,16 +36,17 @@ def round_spread(cases: Iterable[Sequence[float]]) -> RoundSpread | None:
 
 
 def unpaired_ratio(first: Rounds, second: Rounds, confidence: float = 0.95) -> Ratio:
-    """Median of the first over median of the second; a larger spread of the case itself counts.
+    """Median of the first over median of the second, with an interval.
 
-    The degrees of freedom are those of Welch and Satterthwaite: the side that varies more has more
-    say in them, so a steady run cannot vouch for a noisy one.
+    Of the spread of the case itself and that of its run, the larger counts.
+    The degrees of freedom are those of Welch and Satterthwaite, in which the side that varies more
+    has more weight.
     """
     variance = squares = 0.0
     for values, spread in (first, second):
         own = round_spread([values]) or spread
         of_round = max(spread[0], own[0], BETWEEN_RUNS**2)
-        part = of_round * (1 + math.pi / (2 * len(values)))  # and that of the median
+        part = of_round * (1 + math.pi / (2 * len(values)))  # of one round, and of the median
         is_own = own[0] > max(CLEARLY_MORE * spread[0], BETWEEN_RUNS**2)
         variance += part
         squares += part**2 / (own if is_own else spread)[1]
@@ -59,7 +60,7 @@ def unpaired_ratio(first: Rounds, second: Rounds, confidence: float = 0.95) -> R
 def between_equals(groups: Iterable[Sequence[float]]) -> float:
     """Standard deviation of the logarithm from one run to another on equal machines.
 
-    Each group holds one value of every equal machine; few of them widen it as Student's t does.
+    Each group has one value per machine; if there are few, it is widened as by Student's t.
     """
     found = round_spread(group for group in groups if group)
     if found is None:
@@ -69,7 +70,7 @@ def between_equals(groups: Iterable[Sequence[float]]) -> float:
 
 
 def far_ends(one: tuple[float, Interval], other: tuple[float, Interval], log_sd: float) -> Ratio:
-    """One value over another of another machine: from the far ends of both intervals, widened by
-    what differs between runs (`log_sd`)."""
+    """The ratio of the values of two machines: from the far ends of both intervals, widened by the
+    spread between runs (`log_sd`)."""
     (value, (low, high)), (base, (least, most)) = one, other
     return Ratio(value / base, low / most, high / least, 0).widened(log_sd)

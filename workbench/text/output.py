@@ -1,4 +1,4 @@
-"""Output of results and log lines to files, and to streams that may be closed or full."""
+"""Output of results and log lines to streams that may be closed or full."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ LONGEST_LINE = 4000  # characters
 
 
 def say(line: str) -> None:
-    """Write a line to stderr; a run does not fail because its log cannot be written."""
+    """Write a line to stderr; errors are ignored, since a log must not end a run."""
     try:
         sys.stderr.write(shown(line, LONGEST_LINE) + "\n")
         sys.stderr.flush()
@@ -25,7 +25,7 @@ def say(line: str) -> None:
 
 
 def say_bug(error: BaseException) -> None:
-    """Write an error of our own to stderr: as one line, or with its traceback on request."""
+    """Write an internal error to stderr: as one line, or with its traceback on request."""
     if os.environ.get("WORKBENCH_DEBUG"):
         import traceback
 
@@ -42,8 +42,8 @@ def terminal_width() -> int | None:
 
 
 def put(parts: Iterable[str | bytes]) -> None:
-    """Write lines to stdout, text in its encoding, and leave nothing in its buffer, whose flush at
-    exit could block."""
+    """Write to stdout, text in its encoding, and leave nothing in its buffer, whose flush at exit
+    could block."""
     sys.stdout.flush()
     encoding, errors = sys.stdout.encoding, sys.stdout.errors or "strict"
     for part in chain(parts, ["\n"]):

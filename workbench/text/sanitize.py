@@ -1,4 +1,4 @@
-"""Text of others made safe for a terminal: one line of it, or whole JSON before it is parsed.
+"""Makes text of others safe for a terminal: a single line, or JSON before it is parsed.
 
 Standard library only, since workers may run under a foreign interpreter.
 """
@@ -6,10 +6,10 @@ Standard library only, since workers may run under a foreign interpreter.
 import re
 from unicodedata import category
 
-KEPT = "\n\t"  # needed in the code that runs a model
+KEPT = "\n\t"  # which code to paste needs
 SHORT = {"b": "\b", "f": "\f", "r": "\r"}
 
-# JSON escapes (two backslashes included) and unescaped characters that steer a terminal.
+# JSON escapes (also of a backslash) and unescaped characters that control a terminal.
 _SUSPECT = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[^u])"
     r"|[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]"
@@ -23,7 +23,7 @@ def shown(text: str, most: int = 300) -> str:
 
 
 def clean(text: str) -> str:
-    """The text with an escape for each character that steers a terminal or turns its direction."""
+    """The text with an escape for each character that controls a terminal or its direction."""
     return "\n".join(map(_printable, text.split("\n")))
 
 
@@ -34,8 +34,8 @@ def _printable(line: str) -> str:
 
 
 def printable_json(raw: bytes) -> bytes | str:
-    """`raw` with an escape for each character in its strings that would steer a terminal: control
-    characters, C1, bidi overrides, line separators.  UnicodeDecodeError unless it is UTF-8."""
+    """`raw` with an escape for each character in its strings that would control a terminal: C0, C1,
+    bidi overrides, line separators.  UnicodeDecodeError unless it is UTF-8."""
     if raw.isascii() and b"\\" not in raw and b"\x7f" not in raw:
         return raw
     return _SUSPECT.sub(_escaped, raw.decode())

@@ -1,6 +1,6 @@
-"""A user's TOML file as tables, with the line of each of them.
+"""A user's TOML file as tables, with their lines.
 
-The file is not trusted: one that is huge, not text or not a file is refused with one line.
+The file is not trusted: huge files, binary files and devices are refused.
 """
 
 import math
@@ -17,13 +17,13 @@ from ..files.read import whole
 from .sanitize import shown
 
 MOST_BYTES = 1 << 18  # hundreds of scenarios
-MOST_SEARCHED = 1 << 15  # bytes; in a larger file no line is looked for, which takes seconds
-LONGEST_VALUE = 10  # lines, of which the first is found; a longer one is found somewhere within
+MOST_SEARCHED = 1 << 15  # bytes; in a larger file, finding a line would take seconds
+LONGEST_VALUE = 10  # lines; of a longer value, some line is found, not the first
 Key = str | int
 
 _AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
-# A key of more than 32 parts: the memory of tomllib grows with the square of a key's depth.  An
-# escaped quote follows none of the characters at the start, so the time is linear.
+# A key of more than 32 parts, since tomllib's memory grows with the square of a key's depth.  No
+# escaped quote follows the characters at the start, so matching takes linear time.
 _DEEP_KEY = re.compile(
     r"""(?:^|[\[{,])[ \t]*+(?:(?:[\w-]++|"(?:\\.|[^"\\\n])*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){32}""",
     re.MULTILINE,
@@ -49,8 +49,8 @@ class TomlFile:
         return TomlError(f"{shown(where)}: {shown(reason, 600)}")
 
     def line(self, keys: Sequence[Key]) -> int | None:
-        """The line (from 1) on which what `keys` lead to begins, or the nearest table around it;
-        None where there is none."""
+        """The line (from 1) where the value at `keys` begins, or the nearest table around it; None
+        if there is none."""
         while keys and not _holds(self.tables, keys):
             keys = keys[:-1]
         if not keys or len(self.text) > MOST_SEARCHED:
@@ -70,7 +70,7 @@ def _holds(value: Any, keys: Sequence[Key]) -> bool:
 
 
 def _beginning(lines: Sequence[str], count: int) -> dict[str, Any]:
-    """The tables of the first `count` lines, and of those that complete a value begun there."""
+    """The tables of the first `count` lines, and of more if a value goes on there."""
     for end in range(count, min(count + LONGEST_VALUE, len(lines)) + 1):
         with suppress(tomllib.TOMLDecodeError):
             return tomllib.loads("\n".join(lines[:end]))
@@ -125,6 +125,6 @@ def _numbers(value: Any, keys: tuple[Key, ...] = ()) -> Iterator[tuple[tuple[Key
     """Every number with the keys that lead to it."""
     if isinstance(value, (int, float)):
         yield keys, value
-    elif isinstance(value, (dict, list)) and len(keys) <= 16:  # nothing deeper is read
+    elif isinstance(value, (dict, list)) and len(keys) <= 16:  # no scenario is nested deeper
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
             yield from _numbers(inner, (*keys, key))

@@ -1,6 +1,6 @@
-"""Numbers as people read them, in logs, tables, sentences and on screens.  Pure functions.
+"""Numbers for people, in logs, tables, sentences and on screens.
 
-Microseconds are written `us`: the Greek letter does not survive every font and log.
+Microseconds are written `us`, since some fonts and logs lose the Greek letter.
 """
 
 import math
@@ -9,19 +9,19 @@ from collections.abc import Callable, Sequence
 from ..contract import DEVICE_KINDS
 
 NOT_AVAILABLE = "n/a"
-MOST_HALF = 9.99  # half an interval over its median: a larger figure has no room in a table
+MOST_HALF = 9.99  # half an interval over its median, above which tables have no room for it
 
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def significant(value: float) -> str:
-    """Three significant digits and never an exponent: 0.0123, 1.23, 123, 7,670."""
+    """Three significant digits without an exponent: 0.0123, 1.23, 123, 7,670."""
     if value == 0:
         return "0"
     magnitude = math.floor(math.log10(abs(value)))
     rounded = round(value, 2 - magnitude)
-    # Rounding may carry into the next power of ten: 9.996 is written 10.0, not 10.00.
+    # Rounding may carry into the next power of ten: 9.996 becomes 10.0, not 10.00.
     magnitude = math.floor(math.log10(abs(rounded)))
     return f"{rounded:,.{max(0, 2 - magnitude)}f}"
 
@@ -51,7 +51,7 @@ def joules(value: float) -> str:
 
 
 def _scaled(value: float, scales: Sequence[tuple[float, str]], like: float | None = None) -> str:
-    """The value with the prefix that suits it, or `like`, if that is less than 1000 times more."""
+    """The value with its own prefix, or that of `like` if `like` is less than 1000 times larger."""
     by = like if like is not None and value < like < 1000 * value else value
     scale, unit = next((entry for entry in scales if by >= entry[0] * 0.9995), scales[-1])
     return f"{significant(value / scale)} {unit}"
@@ -66,7 +66,7 @@ def clock(seconds: float) -> str:
 def rate(value: float | None, unit: str, like: float | None = None) -> str:
     """`412 GFLOP/s`, `18.2 GB/s`; plain counts below a million: `12,300 samples/s`.
 
-    Next to the rate `like`, of which it is more than a thousandth, it has the prefix of that one.
+    It has the prefix of the rate `like`, unless it is less than a thousandth of that.
     """
     if value is None:
         return NOT_AVAILABLE
@@ -80,7 +80,7 @@ def rate(value: float | None, unit: str, like: float | None = None) -> str:
 
 
 def per_s(precision: str) -> str:
-    """The unit of a rate of operations in this precision: integers are no floating point."""
+    """The unit of a rate of operations in this precision: FLOP/s, or that of integers."""
     return "OP/s" if precision == "int8" else "FLOP/s"
 
 
@@ -98,7 +98,7 @@ def size(count: float | None) -> str:
 
 
 def above_1(value: float, bounds: Sequence[float] | None) -> tuple[float, Sequence[float] | None]:
-    """A ratio and its interval, or the inverse of both where the ratio is below 1."""
+    """A ratio and its interval, both inverted if the ratio is below 1."""
     if value >= 1 or not all((value, *(bounds or ()))):
         return value, bounds
     return 1 / value, [1 / bound for bound in reversed(bounds)] if bounds is not None else None
@@ -118,7 +118,7 @@ def ratio_parts(value: float | None, interval: Sequence[float] | None) -> tuple[
 
 
 def ratio(value: float | None, interval: Sequence[float] | None = None) -> str:
-    """`38.2x  37.1-39.0`; empty where there is no ratio."""
+    """`38.2x  37.1-39.0`; "" without a ratio."""
     return "  ".join(part for part in ratio_parts(value, interval) if part)
 
 
@@ -134,8 +134,8 @@ def percent(share: float) -> str:
 
 
 def spread(center: float | None, interval: Sequence[float] | None) -> str:
-    """Half the interval's width relative to the median: `±1.2%`, at most `±>999%`; empty without
-    an interval."""
+    """Half the interval's width relative to the median: `±1.2%`, at most `±>999%`; "" without an
+    interval."""
     if not center or interval is None:
         return ""
     half = (interval[1] - interval[0]) / 2 / center
@@ -171,19 +171,19 @@ def times(value: float, interval: Sequence[float]) -> str:
 
 
 def apart(value: float, interval: Sequence[float]) -> str:
-    """As `times`, but always above 1, for a ratio whose direction says nothing."""
+    """As `times`, but always above 1, for a ratio whose direction is not known."""
     value, bounds = above_1(value, interval)
     return times(value, bounds or interval)
 
 
 def gain(factor: float) -> str:
-    """`2.05x`, and `1/2.05x` below 1, so that readers need not invert it."""
+    """`2.05x`, or `1/2.05x` below 1."""
     text = ratio(max(factor, 1 / factor))
     return text if factor >= 1 or text == "1.00x" else f"1/{text}"
 
 
 def lead(factor: float) -> str:
-    """`2.05x`, for 0.5 too, before `faster` or `slower`; `less than 1%` where it rounds to 1."""
+    """`2.05x` before `faster` or `slower`, also for 1/2.05; `less than 1%` if it rounds to 1."""
     text = gain(max(factor, 1 / factor))
     return "less than 1%" if text == "1.00x" else text
 
@@ -194,6 +194,6 @@ def counted(count: int, noun: str) -> str:
 
 
 def as_sentence(text: str) -> str:
-    """`text` with a full stop at its end, and a capital at its start unless that is a name."""
+    """`text` with a full stop at its end and, unless it starts with a name, a capital."""
     first = text[:1] if text.startswith(DEVICES) else text[:1].upper()
     return f"{first}{text[1:].rstrip('.')}."

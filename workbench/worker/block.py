@@ -1,10 +1,10 @@
 """Running a prepared task in a worker: warm-up, then blocks of timed samples.
 
 A sample is the time of `iterations` steps with all queued work finished, divided by `iterations`.
-The host's monotonic clock measures it, and also the device's own clock where there is one.  For
-throughput the device's clock counts, which hides the launch of the first step and the wait for the
-last.  For latency the host's clock alone runs, and stops when the result is there, as a caller
-sees it; a sample is one step, or `Task.together`.  Standard library only.
+The host's monotonic clock measures it, and also the device's own clock if there is one.  For
+throughput the device's clock counts, which excludes the launch of the first step and the wait for
+the last.  For latency only the host's clock runs, until the result is there, as a caller sees it; a
+sample is one step, or `Task.together`.  Standard library only.
 """
 
 import itertools
@@ -18,24 +18,24 @@ from typing import Any
 from ..contract import Accuracy, DeviceTimer, Task
 
 TIMER_SHARE = 1e-3  # largest share of a sample that reading the timer may cost
-MIN_SAMPLE_S = 2e-3  # shortest throughput sample: shorter ones only enlarge the journal
+MIN_SAMPLE_S = 2e-3  # shortest throughput sample; shorter ones only enlarge the journal
 AGREEMENT = 0.05  # consecutive warm-up windows that differ by less are steady
-SECOND_STEP_S = 0.25  # longest first step of a warm-up that a second one follows in any case
+SECOND_STEP_S = 0.25  # a warm-up whose first step is shorter always takes a second one
 LEAD_IN_SAMPLES = 2  # the first after a resume runs 3-6 % slow, the second about 1 %
-LEAD_IN_CAP_S = 0.1  # a longer step needs no lead-in: the slow start is a small part of it
-LOOKS = 5  # latest samples of a lead-in: each begins with an empty queue, and shows how it fills
-# The driver's queue holds about 1000 launches, and a full one blocks the host.  It was never full
-# if it took less time than 800 launches, or if the device ended right after the last of them.
+LEAD_IN_CAP_S = 0.1  # longer steps need no lead-in, since the slow start is a small part of them
+LOOKS = 5  # last samples of a lead-in, each of which begins with an empty queue and shows it fill
+# The driver's queue holds about 1000 launches, and a full one blocks the host.  It was not full if
+# queueing took less time than 800 launches, or if the device ended right after the last of them.
 SURELY_QUEUED_S = 800 * 2.5e-6
 ALL_BUT_DONE_S = 1e-3
-HIDDEN = 0.5  # share of the device's time up to which queueing can be hidden by a short hold
+HIDDEN = 0.5  # share of the device's time up to which a short hold hides queueing
 MAX_SAMPLES = 1000  # most samples of one block
 PROBE_STEPS, PROBE_MOST_S = 10, 0.5
-GAP_S = 0.05  # the machine slept if boot time gets this far ahead of monotonic time
+GAP_S = 0.05  # lead of boot time over monotonic time that means the machine slept
 
 
 def timer_overhead_s() -> float:
-    """Shortest time between two readings of the timer, seconds."""
+    """Shortest time between two readings of the timer in seconds."""
     gaps = []
     for _ in range(200):
         began = time.perf_counter()
@@ -52,7 +52,7 @@ class _Nothing(Task):
 
 
 def call_overhead_s(calls: int = 20_000) -> float:
-    """Seconds that the timing loop itself spends on each step, measured with empty steps."""
+    """Seconds that the timing loop itself takes per step, measured with empty steps."""
     return min(time_sample(_Nothing(), calls).host_s for _ in range(3))
 
 
@@ -60,9 +60,9 @@ def call_overhead_s(calls: int = 20_000) -> float:
 class Sample:
     """Seconds per step."""
 
-    host_s: float  # behind a filled queue it includes the rest of what filled it
+    host_s: float  # with a filled queue it includes the rest of the earlier work
     device_s: float | None = None  # None without a device timer
-    issue_s: float | None = None  # time to queue a step; None where the sample does not show it
+    issue_s: float | None = None  # time to queue a step; None if the sample does not show it
 
 
 def time_sample(
@@ -70,9 +70,9 @@ def time_sample(
 ) -> Sample:
     """Time `iterations` steps until all their work is finished; `restore` follows, untimed.
 
-    `fill_s` keeps the device busy until its first mark, for so many seconds or (0) for one more
-    step.  An idle device would reach that mark at once, and the time in which the host queues the
-    first step would count.
+    `fill_s` keeps the device busy before its first mark, for that many seconds or, if 0, for an
+    extra step.  An idle device would reach the mark at once, and the time in which the host queues
+    the first step would count.
     """
     if timer is None:
         began = time.perf_counter()
@@ -105,7 +105,7 @@ def time_sample(
 
 
 def _rounded(seconds: float) -> float:
-    return float(f"{seconds:.7g}")  # the clock is not more precise, and journals stay small
+    return float(f"{seconds:.7g}")  # the precision of the clock; keeps journals small
 
 
 @dataclass
@@ -124,11 +124,10 @@ class WarmedUp:
 def warm_up(task: Task, *, latency: bool, seconds: float) -> WarmedUp:
     """Step until two consecutive windows agree, for at most `seconds`; choose `iterations`.
 
-    A window is at least three steps and a tenth of `seconds`.  The first step does not count: it
-    pays for lazy allocation, kernel selection and compilation.  A short second one is always
-    taken.
+    A window is at least three steps and a tenth of `seconds`.  The first step does not count, since
+    it pays for lazy allocation, kernel selection and compilation.
     """
-    restore_s = _restored_s(task)  # a check took steps
+    restore_s = _restored_s(task)  # a check has taken steps
     began = time.perf_counter()
     task.activate()
     first = time_sample(task, 1).host_s
@@ -152,7 +151,7 @@ def warm_up(task: Task, *, latency: bool, seconds: float) -> WarmedUp:
         least = max(MIN_SAMPLE_S, timer_overhead_s() / TIMER_SHARE)
         iterations = max(1, round(least / max(current, 1e-9)))
         if iterations > 1 and task.device_timer() is not None:
-            # Alone, a step of a few microseconds mostly waited for the device to say that it ended.
+            # A single step of a few microseconds mostly waits for the device to report its end.
             grouped_s = time_sample(task, iterations).host_s
             iterations = max(1, round(least / max(grouped_s, 1e-9)))
     if task.together > 1:
@@ -169,10 +168,10 @@ def _restored_s(task: Task) -> float:
 
 
 def best_step_s(task: Task, seconds: float) -> float:
-    """The fastest of some steps, after a first one that does not count.
+    """Seconds of the fastest of some steps, after a first one that does not count.
 
-    At least ten steps, unless they take half a second.  Under other load, threads that wait for one
-    another can make a step fifty times too long, but hardly ten steps in a row.
+    It takes at least ten steps, unless they take half a second.  Under other load, threads that
+    wait for each other can make a step fifty times too long, but hardly ten steps in a row.
     """
     task.activate()
     best, began = time_sample(task, 1).host_s, time.perf_counter()
@@ -188,10 +187,10 @@ def best_step_s(task: Task, seconds: float) -> float:
 def lead_in(
     task: Task, iterations: int, *, step_s: float, settle_s: float, timer: DeviceTimer | None = None
 ) -> list[Sample]:
-    """Samples that do not count: at least two, then up to `settle_s` until two in a row agree.
+    """Samples that do not count: at least two, then for up to `settle_s` until two in a row agree.
 
-    A GPU whose worker was frozen has lowered its clocks and needs time to raise them.  Two samples
-    at idle clocks also agree, so a lead-in takes at least a fifth of `settle_s`.
+    While its worker was frozen, a GPU has lowered its clocks, and raising them takes time.  Samples
+    at idle clocks may agree too, so a lead-in takes at least a fifth of `settle_s`.
     """
     samples: list[Sample] = []
     if step_s * iterations > LEAD_IN_CAP_S:
@@ -221,21 +220,21 @@ def run_block(
 
     Returns `samples_s` and `lead_in_s` (seconds per step by the clock that counts), `clocks`
     (median times by the host's clock, by the device's, and of queueing alone; None without a device
-    timer), `gap` (True if the machine slept meanwhile), and when the turn began, when its samples
-    did, and when they ended, by the monotonic clock that all processes share.
+    timer), `gap` (True if the machine slept meanwhile), and the begin of the turn and the begin and
+    end of its samples, on the monotonic clock that all processes share.
     """
-    restore_s = _restored_s(task)  # a profile took steps
+    restore_s = _restored_s(task)  # a profile has taken steps
     task.activate()
     began_s = time.monotonic()
     timer = task.device_timer()
     by_device = timer is not None and not latency
     untimed: list[Sample] = []
-    if restore_s <= LEAD_IN_CAP_S:  # a longer one serves as the lead-in
+    if restore_s <= LEAD_IN_CAP_S:  # a longer restore serves as the lead-in
         untimed = lead_in(task, iterations, step_s=step_s, settle_s=settle_s, timer=timer)
     looks = untimed[-LOOKS:]
     fills = by_device and not (task.restores or task.finishes) and step_s < LEAD_IN_CAP_S
     fill_s = _fill_s(looks, iterations) if fills else None
-    # The marks of a device cost time that a user does not wait for, unless a step is long.
+    # A device's marks take time that a latency must not include, unless a step is long.
     within = None if latency and looks else timer
     slept_before = _sleep_clock()
     samples: list[Sample] = []
@@ -263,8 +262,7 @@ def run_block(
 def _fill_s(looks: Sequence[Sample], iterations: int) -> float:
     """Seconds to keep the device busy before a sample; 0: for a whole step.
 
-    Where launches limit the rate, only a whole step shows the pace of a loop: a hold would hide
-    them.
+    If launches limit the rate, only a whole step shows the pace of a loop, since a hold hides them.
     """
     issue_s = _issue_s(looks)
     if issue_s is None or iterations > 1 or issue_s > SURELY_QUEUED_S:
@@ -278,7 +276,8 @@ def _counted(sample: Sample, by_device: bool) -> float:
 
 
 def _clocks(samples: Sequence[Sample], looks: Sequence[Sample], by_device: bool) -> dict[str, Any]:
-    """`looks` began with an empty queue, and had a device timer where `samples` have none."""
+    """Median times by each clock; `looks` began with an empty queue, and have a device timer even
+    if `samples` have none."""
     of_host, of_device = (looks, samples) if by_device else (samples, looks)
     return {
         "counted": "device" if by_device else "host",
@@ -295,7 +294,7 @@ def _issue_s(looks: Sequence[Sample]) -> float | None:
 
 
 def _sleep_clock() -> float:
-    """Seconds that this machine has been suspended; 0 where the platform does not report it."""
+    """Seconds that this machine has been suspended; 0 if the platform does not report it."""
     if not hasattr(time, "CLOCK_BOOTTIME"):
         return 0.0
     return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)

@@ -1,4 +1,4 @@
-"""The user's own code as engine and workers describe it to one another.
+"""The description of the user's own code that the engine gives to workers.
 
 Standard library only, since the worker may run under a foreign interpreter.
 """
@@ -18,7 +18,7 @@ OWN = "own"  # name of the workload, and id of its first row
 TORCH, FUNCTION, COMMAND = "torch", "function", "command"
 KINDS = (TORCH, FUNCTION, COMMAND)
 MODEL = "model.onnx"  # the exported module, in `Code.folder` and in that of --save-best
-IMPORTING = "importing"  # in `Code.folder`, while the code is being imported: an empty file
+IMPORTING = "importing"  # an empty file in `Code.folder` while the code is being imported
 MODULES = "modules.json"  # in `Code.folder`: what a script called, once it has run
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")  # sets a variable for the program that follows
 # {name}, not the shell's ${name}; {{name}} stands for {name} itself.
@@ -39,49 +39,48 @@ def command_words(command: str, values: Mapping[str, object]) -> list[str]:
 
 
 def placeholders(text: str) -> list[str]:
-    """The names of the placeholders in a command, in their order."""
+    """The names of the placeholders in a command, in order."""
     return list(dict.fromkeys(m[2] for m in _PLACEHOLDER.finditer(text) if m[2]))
 
 
 def guard_for(guard: str, *, compiles: bool) -> str:
-    """The context of a call: what torch.compile makes with max-autotune or CUDA graphs fails in
-    inference mode (pytorch#135892)."""
+    """The context of a call; not inference mode with max-autotune or CUDA graphs of torch.compile,
+    which fail in it (pytorch#135892)."""
     return "no_grad" if compiles and guard == "inference_mode" else guard
 
 
 def port_name(path: str) -> str:
-    """The name of an exported graph's input: `mask` of a keyword, `input_0` of a position."""
+    """The name of an exported graph's input: `mask` for a keyword, `input_0` for a position."""
     return f"input_{path}" if path[:1].isdigit() else path
 
 
 @dataclass(frozen=True)
 class Code:
-    """What to run and how; every worker of a run gets the same, as text in `Setup.files["code"]`.
+    """What to run and how; every worker of a run gets it as text in `Setup.files["code"]`.
 
     `target` is `package.module:name`, a `.pt2` archive, `script.py` with or without `::Name`, or a
-    command with `{placeholders}`.  In `folder` workers leave weights, inputs and reference outputs
-    for one another.
+    command with `{placeholders}`.  Workers share weights, inputs and reference outputs in `folder`.
     """
 
     kind: str  # one of KINDS
     target: str
     folder: str
-    directory: str  # where the user stands: modules are found there
+    directory: str  # the user's current one, where modules are found
     home: str = "cpu"  # the device on which it is examined and its reference is computed
     seed: int = 0
     arguments: tuple[str, ...] = ()  # those after `--`, for a script
     batch: int | None = None  # at which it is examined; None: its own
-    seconds: float = 20.0  # a script is cut after this time
+    seconds: float = 20.0  # after which a script is stopped
     train: bool = False
     pickled: bool = False  # a plain pickle may be loaded
-    until: str | None = None  # a command is timed until it prints a line with this pattern
-    max_error: float | None = None  # relative; None: the limit that suits the precision
-    # The engine's copy of the package, for an interpreter that has none.
+    until: str | None = None  # pattern of the line that ends the timing of a command
+    max_error: float | None = None  # relative; None: the default for the precision
+    # The path of the engine's package, for an interpreter without it.
     cloudpickle: str = field(default_factory=_cloudpickle)
 
     @property
     def name(self) -> str:
-        """Its name without folders, as in case ids; of a command the command itself."""
+        """Its name without folders, as in case ids; for a command the command itself."""
         return self.target.rpartition("/")[2] if self.kind != COMMAND else shown(self.target, 60)
 
     @property

@@ -1,6 +1,6 @@
-"""The process that describes one file of the user's: `description.py FD KIND NAME`.
+"""The process that describes one user's file: `description.py FD KIND NAME`.
 
-It answers like a worker, but loads nothing but that file.  Standard library only.
+It answers like a worker, but loads only that file.  Standard library only.
 """
 
 import os
@@ -15,7 +15,7 @@ from ..process.limits import limit
 from .serve import serve
 
 MOST_MEMORY_BYTES = 8 << 30  # private: enough to import any library, even with many cores
-MOST_FILE_BYTES = 16 << 20  # above all for the log
+MOST_FILE_BYTES = 16 << 20  # mainly for the log
 OF_A_WORKLOAD = "title", "teaches", "default_batch", "latency", "convolves", "isolates"
 OF_A_BACKEND = Backend.__annotations__.keys() - {"name", "optional"}
 

@@ -32,13 +32,13 @@ FATAL_MARKS = (
     "device-side assert",
     "illegal memory access",
 )
-# torch adds the state of its allocator, and advice, to the line that says that a GPU is full.
+# torch appends the state of its allocator and advice to the line that reports a full GPU.
 _MEMORY_DETAILS = re.compile(
     r" (Including non-PyTorch memory|Process \d+ has|Of the allocated memory)\b.*"
 )
-# torch's messages on a full GPU, on which products and convolutions have worked: no plan of cuDNN
-# has the room that it needs (torch tries the next where a workspace does not fit, Conv_v8.cpp), or
-# the thread of the backward pass has none for handles of its own (discuss.pytorch.org/t/125450).
+# torch's messages on a GPU that is full though products and convolutions have worked: no plan of
+# cuDNN fits (torch tries them in turn, Conv_v8.cpp), or the thread of the backward pass has no room
+# for its own handles (discuss.pytorch.org/t/125450).
 FULL_MARKS = (
     "unable to find an engine to execute",
     "CUBLAS_STATUS_NOT_INITIALIZED",
@@ -55,7 +55,7 @@ _WATCHDOG = "the driver ends long kernels on a GPU with a display, or under Wind
 SHARE_GPU = "`sudo nvidia-smi -i N -c DEFAULT`, N as in `nvidia-smi -L`"
 UNCAPTURED = "a CUDA graph cannot record code that waits for the GPU"
 # Words of CUDA (cudaGetErrorString) and torch, the code of the reason, and the remedy; the first
-# that a message contains counts.
+# match counts.
 GPU_CAUSES = (
     ("not compiled with CUDA", "no_device", "install a CUDA build, or use --device cpu"),
     ("no kernel image", "unsupported_device", _BUILD_HINT),
@@ -71,7 +71,7 @@ GPU_CAUSES = (
     ("no CUDA-capable device", "gpu_lost", _LOST_HINT),
     ("unknown error", "gpu_lost", _LOST_HINT),
 )
-# The import of a library whose generated code does not fit the protobuf that is installed.
+# For a library whose generated code does not fit the installed protobuf.
 _PROTOBUF = "`pip check` names packages that need another protobuf: upgrade those"
 PROTOBUF_CAUSES = tuple(
     (words, "protobuf", _PROTOBUF)
@@ -80,8 +80,8 @@ PROTOBUF_CAUSES = tuple(
 
 
 def first_line(error: BaseException) -> str:
-    """`ValueError: no such axis`: the type and the first line of its message, and, if
-    that ends in a colon, the next one; an assertion without a message is shown itself."""
+    """`ValueError: no such axis`: the type and the first line of the message, with the next one if
+    that ends in a colon; for an assertion without a message, its source."""
     line, *others = str(error).strip().splitlines() or [""]
     if line.endswith(":") and others:  # "backend='inductor' raised:", "loading state_dict for Net:"
         line = f"{line} {others[0].strip()}".rstrip()
@@ -100,7 +100,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def cause(error: BaseException) -> tuple[str, str] | None:
-    """Code and remedy of an error of the GPU, its driver or protobuf; None for any other."""
+    """Code and remedy of an error of the GPU, its driver or protobuf; None for other errors."""
     text = str(error)
     causes = GPU_CAUSES if re.search("CUDA|NVIDIA|cudaGetDeviceCount", text) else ()
     for words, code, hint in (*PROTOBUF_CAUSES, *causes):

@@ -7,7 +7,6 @@ from ..catalog.importing import import_backend
 
 
 def main(arguments: list[str]) -> None:
-    """Answer on what was standard output; anything the library prints goes to stderr."""
     (name,) = arguments
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

@@ -1,6 +1,6 @@
 """The rank of this process in a distributed job, by the variables of torchrun or srun.
 
-Standard library only: workers use it too.
+Standard library only, since workers use it.
 """
 
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ class LaunchedRank:
 
 
 def launch_of(environment: Mapping[str, str]) -> LaunchedRank | None:
-    """The rank that this process is; None where it was started alone.
+    """The rank of this process; None if no launcher started it.
 
-    RANK and WORLD_SIZE decide where both are set (torchrun, Kubernetes operators).  From Slurm only
-    the variables of the step count: a batch script has SLURM_PROCID and SLURM_NTASKS as well, and
-    runs once (sbatch(1), srun(1), "Output environment variables").
+    RANK and WORLD_SIZE decide if both are set (torchrun, Kubernetes operators).  From Slurm only
+    the variables of a step count, since a batch script, which runs once, also has SLURM_PROCID and
+    SLURM_NTASKS (sbatch(1), srun(1), "Output environment variables").
     """
     names, launcher = ("RANK", "WORLD_SIZE"), "RANK and WORLD_SIZE"
     if "TORCHELASTIC_RUN_ID" in environment:
@@ -36,7 +36,7 @@ def launch_of(environment: Mapping[str, str]) -> LaunchedRank | None:
 
 
 def ranks_here(environment: Mapping[str, str], world: int) -> int:
-    """About how many of `world` ranks run on this machine: all of them if no launcher says."""
+    """About how many of `world` ranks run on this machine; all if the launcher does not say."""
     launch = launch_of(environment)
     if launch is None:
         return world

@@ -1,7 +1,4 @@
-"""NumPy, torch and others for workloads: a file that imports them stays as light as this one.
-
-Standard library only until one of them is used.
-"""
+"""NumPy, torch and others for workloads, imported when they are first used."""
 
 import sys
 from typing import TYPE_CHECKING, Any
@@ -13,7 +10,7 @@ __all__ = [
 
 
 class _Library:
-    """A library that is imported when it is first used."""
+    """A library that is imported at its first use."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -21,7 +18,7 @@ class _Library:
     def __getattr__(self, name: str) -> Any:
         found = sys.modules.get(self._name)
         if found is None:
-            __import__(self._name)  # not importlib's: `start_up` times this one
+            __import__(self._name)  # not by importlib, since `start_up` times `__import__`
             found = sys.modules[self._name]
         return getattr(found, name)
 
@@ -47,10 +44,8 @@ else:
     quantization = _Library("onnxruntime.quantization")
 
     def __getattr__(name):
-        """The library itself if it is loaded already, so that a step pays for no proxy.
-
-        A worker imports its backend before any workload.
-        """
+        """The library itself if it is already loaded, so that steps do not pay for a proxy; a
+        worker imports its backend before any workload."""
         names = {"nn": "torch.nn", "np": "numpy", "onnx": "onnx", "torch": "torch"}
         library = names.get(name)
         if library is None:

@@ -1,4 +1,4 @@
-"""ONNX Runtime on NVIDIA GPUs: its libraries, its options, and in words why it cannot use them.
+"""ONNX Runtime on NVIDIA GPUs: its libraries, its options, and why it cannot use them, in words.
 
 Standard library only and Python 3.8 syntax: `doctor` runs this file by its path.
 """
@@ -14,7 +14,7 @@ from typing import Any
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 TENSORRT = "TensorrtExecutionProvider"
 OPENVINO = "OpenVINOExecutionProvider"
-NUMBERED = (CUDA, TENSORRT, "ROCMExecutionProvider")  # they take the number of a device
+NUMBERED = (CUDA, TENSORRT, "ROCMExecutionProvider")  # they take a device number
 PACKAGE = "onnxruntime-gpu[cuda,cudnn]"
 # Releases on PyPI by the major version of their CUDA; 1.21 is the first that preloads libraries,
 # and 1.27 looks for those of CUDA 13 in the wrong place.
@@ -27,7 +27,7 @@ DOUBLING = bytes.fromhex(
     "080112040a020801620f0a0179120a0a08080112040a0208014202100d"
 )
 
-_CAUSES = (  # the first that was printed or raised is the cause
+_CAUSES = (  # patterns of messages; the earliest message is the cause
     r"Failed to load library \S+ with error: ([^\n]+)",
     r"(CUDA failure \d+: [^;\n]+)",
     r"(Failed to load [^\n]+)",
@@ -47,13 +47,13 @@ class Unusable(Exception):
 def providers(
     provider: str, case: Any, cache: str = "", *, shared: bool
 ) -> list[tuple[str, dict[str, str]]]:
-    """The providers of a session with their options, the preferred one first; the CPU takes the
-    rest where the model may be `shared`."""
+    """The providers of a session with their options, the preferred one first; if the model may be
+    `shared`, the CPU takes the rest of it."""
     options = {"device_id": case.device.partition(":")[2] or "0"} if provider in NUMBERED else {}
-    if provider == OPENVINO and case.threads:  # its threads are not the session's
+    if provider == OPENVINO and case.threads:  # it ignores the threads of the session
         options = {"num_of_threads": str(case.threads)}
     found = [(provider, options)]
-    if provider in (CUDA, TENSORRT):  # by default FP32 is TF32
+    if provider in (CUDA, TENSORRT):  # by default they compute FP32 in TF32
         found = [(CUDA, {**options, "use_tf32": str(int("tf32" in (case.precision, case.mode)))})]
     if provider == TENSORRT:
         if cache:
@@ -65,7 +65,7 @@ def providers(
 
 
 def preload(onnxruntime: Any, provider: str = CUDA) -> None:
-    """Load libraries that came as Python packages, which no search path of the loader names."""
+    """Load libraries from Python packages, which are on no search path of the loader."""
     load = getattr(onnxruntime, "preload_dlls", lambda: importlib.import_module("torch"))
     with contextlib.suppress(Exception):  # the session says what is missing
         load()
@@ -74,8 +74,8 @@ def preload(onnxruntime: Any, provider: str = CUDA) -> None:
 
 
 def open_session(onnxruntime: Any, model: Any, options: Any, wanted: Sequence[Any]) -> Any:
-    """A session that uses the first provider of `wanted`, or Unusable with the cause, which ONNX
-    Runtime only prints, in C++ too, before it goes on with the CPU."""
+    """A session that uses the first provider of `wanted`, or else Unusable with the cause: ONNX
+    Runtime only prints it, also from C++, and falls back to the CPU."""
     provider, heard, problem = wanted[0][0], [""], "\nraised: it is not built in"
     with overheard(heard):
         if provider in (CUDA, TENSORRT):
@@ -99,7 +99,7 @@ def open_session(onnxruntime: Any, model: Any, options: Any, wanted: Sequence[An
 
 @contextlib.contextmanager
 def overheard(heard: list[str]) -> Iterator[None]:
-    """Put into `heard` what is printed meanwhile, from any language; it goes to stderr afterwards,
+    """Capture into `heard` all output during the block, also from C++.  It then goes to stderr,
     since standard output may belong to a document."""
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as file:
         kept = {descriptor: os.dup(descriptor) for descriptor in (1, 2)}
@@ -119,12 +119,11 @@ def overheard(heard: list[str]) -> Iterator[None]:
 
 
 def _remedy(why: str, onnxruntime: Any) -> str:
-    """The remedy for a cause."""
     built = major(getattr(onnxruntime, "cuda_version", ""))
-    from importlib import metadata  # imports the modules for mail, and screens import this one
+    from importlib import metadata  # slow to import, and screens import this module
 
     names = {found.metadata["Name"] for found in metadata.distributions()}
-    here = [cuda for cuda in RELEASES if f"nvidia-cudnn-cu{cuda}" in names]  # torch brings it along
+    here = [cuda for cuda in RELEASES if f"nvidia-cudnn-cu{cuda}" in names]  # torch installs it
     suited = f"'{PACKAGE}{RELEASES[here[0]] if here else ''}'"
     older = f", or install '{PACKAGE}{RELEASES[12]}'" if built == 13 else ""
     if found := re.search(r"libnv(?:infer|onnxparser)\w*\.so\.(\d+)", why):

@@ -1,6 +1,6 @@
-"""Under torchrun or srun: makes the other ranks follow rank 0.
+"""Makes the other ranks follow rank 0 under torchrun or srun.
 
-Standard library only: workers use it too.
+Standard library only, since workers use it.
 """
 
 import json
@@ -18,12 +18,12 @@ from ..process.children import command
 from ..process.exit_status import ending
 from ..process.line_process import LineProcess
 
-DESERTED = 75  # exit code of a rank whose worker went away without a goodbye
+DESERTED = 75  # exit code of a rank whose worker ended without telling it to end
 TORCH_PORTS = range(10_000, 30_000)  # below Linux's range of ephemeral ports
 
 
 def complete(environment: MutableMapping[str, str]) -> list[str]:
-    """Add torch's variables where srun gives only its own; returns the names still missing."""
+    """Add torch's variables if srun set only its own; returns the names still missing."""
     if "RANK" not in environment or "WORLD_SIZE" not in environment:
         environment["RANK"] = environment["SLURM_PROCID"]
         environment["WORLD_SIZE"] = environment["SLURM_STEP_NUM_TASKS"]
@@ -46,24 +46,24 @@ def _first_host(environment: Mapping[str, str]) -> str:
 
 
 def follow(python: str | None, without: Iterable[str]) -> NoReturn:
-    """Start the rank that rank 0's worker directs, without the variables named in `without`; wait
-    for its end, report it, and exit."""
+    """Start the process that rank 0's worker directs, without the variables named in `without`;
+    wait for its end, report it, and exit."""
     path = shutil.which(python or sys.executable) or sys.executable
     kept = {name: value for name, value in os.environ.items() if name not in without}
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is rank 0's to answer
     rank = LineProcess(command("workloads._ranks.rank", python=path), environ=kept)
-    # Our own hold on its line to the worker: it stays open when the rank dies.
+    # Our own descriptor of its connection to the worker, which stays open when the rank dies.
     _, lines, _, _ = socket.recv_fds(rank.socket, 1, 1)
     code = rank.process.wait()
-    if code in (0, DESERTED):  # rank 0 knows why it ended its worker, and a launcher would end it
+    if code in (0, DESERTED):  # rank 0 knows why, and a failure here would end it too
         sys.exit(0)
     _report(lines, code, rank.log_tail())
     sys.exit(1)
 
 
 def _report(lines: list[int], code: int, log: str) -> None:
-    """Report to rank 0's worker how this rank ended, and stay until the worker has ended too: a
-    launcher may end all others as soon as one ends."""
+    """Report to rank 0's worker how this rank ended, and stay until the worker has ended too, since
+    a launcher may end all ranks as soon as one ends."""
     if not lines:
         sys.stderr.write(ending(f"workbench: rank {os.environ['RANK']} died", code, log) + "\n")
         return

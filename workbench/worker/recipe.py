@@ -12,11 +12,11 @@ CALIBRATIONS = ("minmax", "percentile", "entropy")
 
 @dataclass(frozen=True)
 class Recipe:
-    """Makes a variant from the user's model; the default keeps that file unchanged.
+    """How to make a variant from the user's model; the default keeps the file unchanged.
 
-    With `scope` "products" only convolutions and products with constant weights are quantised,
-    with "all" the operators between them too (dynamic: convolutions as well).  `excluded` names
-    the nodes that stay in FP32.
+    With `scope` "products", only convolutions and products with constant weights are quantised
+    (dynamic: no convolutions); with "all", also the operators between them (dynamic: convolutions).
+    `excluded` names nodes that stay in FP32.
     """
 
     precision: str = "fp32"  # "fp32", "fp16", "int8"
@@ -30,7 +30,7 @@ class Recipe:
 
     @property
     def quantization(self) -> str | None:
-        """Its name in a case: `static-u8s8-channel`; None where nothing is quantised."""
+        """Its name in a case: `static-u8s8-channel`; None if nothing is quantised."""
         if self.method is None:
             return None
         words = [self.method]
@@ -58,7 +58,7 @@ class Recipe:
 
     @classmethod
     def of(cls, decoded: Mapping[str, Any]) -> "Recipe":
-        """The recipe in a JSON object."""
+        """The recipe from a JSON object."""
         return cls(**{**decoded, "excluded": tuple(decoded["excluded"])})
 
 

@@ -1,6 +1,6 @@
 """The request loop of a worker: one JSON line per request, with an error object for each failure.
 
-Standard library only: it may run under a foreign interpreter.
+Standard library only, since it may run under a foreign interpreter.
 """
 
 import atexit
@@ -17,11 +17,11 @@ from ..contract import WorkloadError
 from ..text.sanitize import shown
 from .failures import LONGEST, MEMORY_HINT, cause, first_line, is_fatal, is_out_of_memory
 
-LEAST_ROOM = 1 << 16  # bytes; a write that fails fills most of the last blocks
+LEAST_ROOM = 1 << 16  # free bytes below which the disk counts as full
 FULL_DISK = "the disk of TMPDIR is full: free some of it, or let TMPDIR name another"
-LOG = 2  # file descriptor of a worker's standard error, which is its log
+LOG = 2  # a worker's standard error is its log
 MOST_LOGGED = 1 << 20  # bytes, above which the log is emptied
-DISTRIBUTIONS = {"PIL": "pillow"}  # import name to package name, where they differ
+DISTRIBUTIONS = {"PIL": "pillow"}  # import name to package name, if they differ
 
 
 def _how_to_install(module: str) -> str:
@@ -50,7 +50,7 @@ def describe(error: BaseException) -> dict[str, Any]:
 
 
 def _is_disk_full() -> bool:
-    """Whether the folder for temporary files is full, which the errors of libraries rarely say."""
+    """Whether the folder for temporary files is full, since errors of libraries rarely say so."""
     with suppress(OSError, KeyError):
         found = os.statvfs(os.environ["TMPDIR"])
         return found.f_bavail * found.f_frsize < LEAST_ROOM
@@ -65,17 +65,17 @@ def answer(worker: Any, request: dict[str, Any]) -> dict[str, Any]:
     except Exception as error:
         import traceback
 
-        with suppress(OSError):  # the disk is full
+        with suppress(OSError):  # the disk may be full
             traceback.print_exc()  # into the log, whose tail the engine quotes
         described = describe(error)
-    if not described["fatal"]:  # the exception is gone, and with it the frames that held tensors
+    if not described["fatal"]:  # the exception and its frames, which held tensors, are gone by now
         with suppress(Exception):
             worker.tidy()
     return {"error": described}
 
 
 def serialise(reply: dict[str, Any]) -> bytes:
-    """One JSON line; a NaN or infinity becomes an error instead of an invalid document."""
+    """One JSON line; NaN and infinity, which JSON lacks, become an error."""
     try:
         text = json.dumps(reply, allow_nan=False)
     except (RecursionError, TypeError) as unfit:
@@ -88,8 +88,8 @@ def serialise(reply: dict[str, Any]) -> bytes:
 
 
 def empty_if_long(log: int) -> None:
-    """Empty the file of a log, by its descriptor, before a user's code that prints in each call
-    fills the disk."""
+    """Empty a long log, given as a file descriptor, since code that prints in each call would fill
+    the disk."""
     if os.fstat(log).st_size > MOST_LOGGED:
         os.ftruncate(log, 0)
         os.lseek(log, 0, os.SEEK_SET)
@@ -97,22 +97,22 @@ def empty_if_long(log: int) -> None:
 
 def serve(worker: Any, descriptor: int) -> None:
     """Answer with the methods of `worker` until the socket closes; then end this process."""
-    # Before any import of onnxruntime: afterwards it has already written files and a thread runs.
+    # Before any import of onnxruntime, which then writes files and starts a thread.
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     own, log = os.getpid(), os.fstat(LOG)
     with socket.socket(fileno=descriptor) as channel, channel.makefile("rb") as requests:
         for line in requests:
             reply = answer(worker, json.loads(line))
             if os.getpid() != own:
-                os._exit(0)  # a copy that a workload forked must not answer too
+                os._exit(0)  # a process that a workload forked must not answer too
             with suppress(OSError):
-                if os.path.samestat(os.fstat(LOG), log):  # the code may have put its own file here
+                if os.path.samestat(os.fstat(LOG), log):  # code may have redirected standard error
                     empty_if_long(LOG)
             channel.sendall(serialise(reply))
             if reply.get("error", {}).get("fatal"):
                 break
     getattr(worker, "close", int)()
-    # The interpreter would take apart every module first: half a second once torch is loaded.
+    # Without the interpreter's own teardown, which takes half a second once torch is loaded.
     atexit._run_exitfuncs()
     with suppress(OSError):
         sys.stdout.flush()

@@ -1,6 +1,6 @@
 """Options of ONNX Runtime and OpenVINO sessions, by the threads, precision and mode of a case.
 
-Workers set them, the advisor proposes them, and the code that a user takes home repeats them.
+Workers set them, the advisor proposes them, and the code to paste repeats them.
 Standard library only, since workers may run under a foreign interpreter.
 """
 
@@ -9,7 +9,7 @@ from typing import Any
 from ..contract import Case, kind_of
 
 OPENVINO = "openvino"
-ONNX_BACKENDS = ("onnxruntime", OPENVINO)  # those that run ONNX models
+ONNX_BACKENDS = ("onnxruntime", OPENVINO)  # backends that run ONNX models
 NO_SPIN, BFLOAT = "nospin", "bf16"
 PRECISION = "INFERENCE_PRECISION_HINT"  # OpenVINO's name for it
 UNOPTIMISED, BASIC, EXTENDED = "none", "basic", "extended"
@@ -30,9 +30,9 @@ LEVELS = {
 def openvino_settings(case: Case) -> dict[str, Any]:
     """Properties of OpenVINO's plugins: one stream, so that one call has all threads.
 
-    Without a precision hint the CPU's plugin computes FP32 models in BF16 where the processor has
-    instructions for that, and the GPU's in FP16.  Mode "auto" leaves that to OpenVINO.  Source: its
-    documentation of CPU, GPU and AUTO devices (2026.4).
+    Without a precision hint the CPU plugin computes FP32 models in BF16 if the processor has
+    instructions for it, and the GPU plugin in FP16.  Mode "auto" leaves that to OpenVINO.  Source:
+    its documentation of CPU, GPU and AUTO devices (2026.4).
     """
     if case.mode == "auto":
         return {"DEVICE_PROPERTIES": {"CPU": {"INFERENCE_NUM_THREADS": case.threads or 1}}}
@@ -45,5 +45,5 @@ def openvino_settings(case: Case) -> dict[str, Any]:
         "NUM_STREAMS": 1,
         "INFERENCE_NUM_THREADS": case.threads or 1,
         PRECISION: precision,
-        "ENABLE_CPU_PINNING": False,  # other programs may use the same cores
+        "ENABLE_CPU_PINNING": False,  # pinned threads suffer if other programs use the same cores
     }

@@ -1,8 +1,8 @@
 """The cost of a case in a fresh process, although many cases share one worker.
 
-Only the first case of a process pays for loading kernels, and modules that a library imports only
-when a case first needs them.  Preparing it a second time shows how much that was, and every later
-case gets this amount added.  Standard library only.
+Only the first case of a process pays for loading kernels and for modules that a library imports
+lazily.  Preparing it a second time shows how much that was, and the amount is added to every later
+case.  Standard library only.
 """
 
 import builtins
@@ -31,7 +31,7 @@ class LoadingSetup(Setup):
 
 @contextmanager
 def imports_timed() -> Iterator[list[float]]:
-    """A list that gets the seconds of each outermost import statement of the block."""
+    """A list to which the seconds of each outermost import in the block are appended."""
     usual, spent_s, depth = builtins.__import__, list[float](), 0
 
     def timed(*arguments: Any, **details: Any) -> Any:
@@ -72,7 +72,8 @@ class ColdStart:
         self._loaded: dict[str, float] = {}  # seconds that its first case paid, by workload
 
     def charged(self, workload: str, repeated: StartUp, measured: StartUp | None) -> StartUp:
-        """The cost of a case that was prepared once, or `measured` a first time before that."""
+        """The cost of a case as if in a fresh process; `measured` is its first preparation, if it
+        was prepared twice."""
         loading_s = repeated.phases.get(LOADING, 0.0)
         loaded_s = self._loaded.setdefault(workload, loading_s)
         if measured is not None:
@@ -83,14 +84,14 @@ class ColdStart:
     def alone(self, measured: StartUp, repeated: StartUp) -> StartUp:
         """The cost of a case in a process of its own, from its first and second preparation.
 
-        The phase "loading" is what the process pays once, whatever its cases.
+        The phase "loading" is the part that the process pays once for all cases.
         """
         own, first_step_s = measured.phases, measured.first_step_s
         if self._loading is None:
             self._loading = _difference(measured, repeated)
             own = {name: s - self._loading.phases.get(name, 0.0) for name, s in own.items()}
         else:
-            # A first step loads kernels of its own, as that of the first case did: no sum.
+            # Not the sum, since a first step that loads kernels already includes that cost.
             first_step_s = max(first_step_s, self._loading.first_step_s)
         loading_s = own.get(LOADING, 0.0) + sum(self._loading.phases.values())
         return StartUp({**own, LOADING: loading_s}, first_step_s)
@@ -99,7 +100,7 @@ class ColdStart:
 def _difference(measured: StartUp, repeated: StartUp) -> StartUp:
     """The part of the start-up cost that only the first preparation pays.
 
-    Compiling does not count: a second time finds the code in a cache, but no other case uses it.
+    Compiling does not count: the second time finds the code in a cache, but no other case uses it.
     """
     phases = {
         name: max(0.0, spent - repeated.phases.get(name, 0.0))

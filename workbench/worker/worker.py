@@ -1,7 +1,7 @@
 """The process that measures: one backend on one device, directed line by line.
 
-It answers every request with one JSON line and otherwise blocks on its pipe.  Standard
-library, the backend and NumPy only: it may run under a foreign interpreter.
+It answers every request with one JSON line and otherwise blocks on its pipe.  Standard library, the
+backend and NumPy only, since it may run under a foreign interpreter.
 """
 
 import gc
@@ -24,8 +24,8 @@ from .quiet import wait_until_quiet
 from .serve import serve
 from .start_up import LOADING, ColdStart, LoadingSetup, StartUp
 
-SMALL_PROBE_S = 0.02  # a step of a small probe takes a millisecond unless it is emulated
-# A smaller process is not searched for cycles of references after a release: 0.1 s for nothing.
+SMALL_PROBE_S = 0.02  # enough, as a step of a small probe takes a millisecond unless emulated
+# Below this size a release does not collect garbage, which takes 0.1 s and would free little.
 COLLECTED_BYTES = 2**30
 
 
@@ -46,7 +46,7 @@ class Worker:
         self.device = device
         self.prepared: dict[str, Prepared] = {}
         self._on_gpu = not kind_of(device).on_host
-        self._cases = 0  # prepared so far, including those that failed
+        self._cases = 0  # prepared so far, also unsuccessfully
         self._cold_start = ColdStart()
         self._latest: str | None = None  # id of the case that was prepared or run last
 
@@ -67,11 +67,11 @@ class Worker:
         ready_s = time.monotonic()
         if self._on_gpu:
             self._library.load_rest(self.device)
-        gc.freeze()  # a collection among the million objects of a library takes 0.1 s
+        gc.freeze()  # to collect among the million objects of a library takes 0.1 s
         return {"versions": {**versions, **clashing_runtimes()}, "ready_s": ready_s}
 
     def consult(self, workload: str, question: str, **details: Any) -> dict[str, Any]:
-        """Have a workload answer a question about what it prepares."""
+        """Have a workload answer a question; see `Workload.consult`."""
         self._cases += 1
         return import_workload(workload).consult(question, **details)
 
@@ -80,8 +80,8 @@ class Worker:
     ) -> dict[str, Any]:
         """Load a case, check its result, warm it up; `given` are fields of its `Setup`.
 
-        `from_start`: start-up costs count, and are reported as in a process of the case's own.  The
-        first step is then timed before the check, which would load kernels and memory for it.
+        `from_start`: start-up costs count, and are reported as for a fresh process.  The first step
+        is then timed before the check, which would load kernels and allocate memory for it.
         """
         wanted = Case(**case)
         workload = import_workload(wanted.workload)
@@ -92,10 +92,10 @@ class Worker:
         cold = None
         if from_start:
             cold = StartUp(setup.seconds, _first_step_s(task))
-            del task  # two at once would need the memory twice
+            del task  # two tasks at once would need twice the memory
             gc.collect()
             setup = make_setup()
-            task = workload.prepare(wanted, setup)  # the step may have changed what a check needs
+            task = workload.prepare(wanted, setup)  # since the step may have changed inputs
         try:
             task.activate()
             gc.freeze()  # building may have imported libraries
@@ -103,7 +103,7 @@ class Worker:
             if not task.checks_latest:
                 accuracy = task.check()
                 gc.collect()
-                _restart_resident_peak()  # the arrays of the check are none of the case
+                _restart_resident_peak()  # arrays of the check do not belong to the case
             warmed = _warmed_up(task, cold, latency=latency, seconds=warm_up_s)
             loaded = StartUp(setup.seconds, warmed.first_s)
             alone = self._cold_start.charged(wanted.workload, loaded, cold)
@@ -120,7 +120,7 @@ class Worker:
             peak = max(peak, built_bytes)
         self.prepared[wanted.id] = Prepared(task, warmed, latency)
         self._latest = wanted.id
-        # The objects of the preparation stay, so collections inside blocks need not visit them.
+        # The objects of the preparation stay, so collections during blocks can skip them.
         gc.collect()
         gc.freeze()
         return {
@@ -135,13 +135,13 @@ class Worker:
         }
 
     def block(self, case: str, seconds: float, min_samples: int, settle_s: float) -> dict[str, Any]:
-        """Measure for about `seconds`, after a lead-in of up to `settle_s`."""
+        """Measure a turn: see `run_block`."""
         prepared = self.prepared[case]
         warmed = prepared.warmed
         if self._latest != case:
             wait_until_quiet()  # threads of another session may still spin
         self._latest = case
-        # Named, so that it shows on the timeline of a system-wide profiler.
+        # Named for the timeline of a system-wide profiler.
         with self._library.named_range(self.device, case) if self._on_gpu else nullcontext():
             answer = run_block(
                 prepared.task,
@@ -155,9 +155,9 @@ class Worker:
         return {**answer, "loss": prepared.task.loss(), "figures": prepared.task.metrics()}
 
     def attempt(self, case: dict[str, Any], seed: int) -> dict[str, Any]:
-        """Two steps, to see whether the case fits: an optimiser allocates after the first."""
+        """Two steps to see whether the case fits, since an optimiser allocates after the first."""
         wanted = Case(**case)
-        self.release([])  # what an earlier attempt left
+        self.release([])  # free memory of an earlier attempt
         self._begin_case()
         task = import_workload(wanted.workload).prepare(wanted, Setup(seed=seed))
         try:
@@ -174,14 +174,14 @@ class Worker:
         return {"step_s": step_s, "memory_peak_bytes": peak}
 
     def profile(self, case: str, steps: int, events: bool) -> dict[str, Any]:
-        """A few steps under the backend's own profiler; `events` asks for the timeline too."""
+        """A few steps under the backend's own profiler, with the timeline if `events`."""
         task = self.prepared[case].task
         task.activate()
         profile = task.profile(steps)
         return asdict(profile if events else replace(profile, events=[]))
 
     def probe_small(self, case: dict[str, Any], other: dict[str, Any], seed: int) -> dict[str, Any]:
-        """Seconds per step of two small cases: `case` may be in a precision that is emulated."""
+        """Seconds per step of two small cases, of which `case` may be in an emulated precision."""
         steps_s = []
         self._cases += 1
         for fields in (other, case):
@@ -202,20 +202,20 @@ class Worker:
         del closing
         is_small = (resident_peak() or COLLECTED_BYTES) < COLLECTED_BYTES
         if self._on_gpu or not is_small or any(task() is not None for task in released):
-            gc.unfreeze()  # which makes the collection visit all objects of the library
+            gc.unfreeze()  # the slow part: the collection then visits all objects of the library
             gc.collect()
         if self._on_gpu:
             self._library.release(self.device)
         return {}
 
     def tidy(self) -> None:
-        """After a failure: give back GPU memory, which another worker may need."""
+        """After a failure, free GPU memory, which another worker may need."""
         gc.collect()
         if self._on_gpu:
             self._library.release(self.device)
 
     def close(self) -> None:
-        """Close what would outlive this process; the rest ends with it."""
+        """Close tasks whose parts would outlive this process."""
         for prepared in self.prepared.values():
             prepared.task.close()
 
@@ -229,8 +229,8 @@ class Worker:
     def _memory_peak(self, task: Task) -> int | None:
         """Peak bytes of the case: resident in this process on a CPU, allocated on a GPU.
 
-        On a CPU libraries keep the memory that earlier cases needed, so the peak is known for the
-        first case of a worker only.
+        On a CPU libraries keep memory of earlier cases, so only the first case of a worker has a
+        known peak.
         """
         if (elsewhere := task.memory_peak_bytes()) is not None:
             return elsewhere
@@ -249,7 +249,7 @@ def _first_step_s(task: Task) -> float:
 
 
 def _warmed_up(task: Task, cold: StartUp | None, *, latency: bool, seconds: float) -> WarmedUp:
-    """Warm a task up; the first step of a `cold` start is enough if it took as long already."""
+    """Warm a task up, unless the first step of a `cold` start already took as long."""
     if cold is None or cold.first_step_s < seconds:
         return warm_up(task, latency=latency, seconds=seconds)
     if task.checks_latest:
