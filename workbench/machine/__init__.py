@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 def detect(
     python: str | None = None, *, root: Path = Path("/"), deadline_s: float | None = None
 ) -> tuple[Machine, Software]:
-    """Everything that can be found out; a missing part is a reason, not an exception.
+    """The machine and its software; a missing part is a reason, not an exception.
 
-    `python` is the workers' interpreter if it is another one.  `deadline_s` bounds the wait for
-    each answer of a process.  `root` is the folder in which tests keep their /proc and /sys.
+    `python` is the workers' interpreter, if it is another one.  `deadline_s` bounds the wait for
+    each answer of a process.  `root` is the folder of /proc and /sys, for tests.
     """
-    from ..records.machine import Machine  # the screens import this folder, and detect nothing
+    from ..records.machine import Machine  # not needed by screens, which import this folder
     from .host.cpu import read_cpu
     from .host.memory import read_memory
     from .host.system import read_os

@@ -9,15 +9,15 @@ from .. import assets
 from ..records.document import Ceilings, DeviceCeilings
 from ..text import units
 
-# Measured on a healthy H200: 80% of the BF16 peak and 90% of the bandwidth.  Half of either is
-# therefore a fault, not a matter of tuning.
+# A healthy H200 reached 80% of the BF16 peak and 90% of the bandwidth, so half of either means a
+# fault, not poor tuning.
 FAR_BELOW = 0.5
-# Its power limit holds a healthy card of 70 W to 35 to 55% of its tensor cores' peak.
+# The power limit of a healthy 70 W card keeps its tensor cores at 35 to 55% of their peak.
 LOW_POWER_W, FAR_BELOW_AT_LOW_POWER = 100.0, 0.3
 
 
 class Datasheet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The numbers of one card, as a document gives them."""
+    """The numbers of one card in its vendor's datasheet."""
 
     names: list[str]  # the card's names in NVML
     peak_ops_per_s: dict[str, float]  # dense, by precision
@@ -40,7 +40,7 @@ def load() -> dict[str, Datasheet]:
 
 
 def columns(ceilings: Ceilings) -> list[DeviceCeilings]:
-    """The measured devices, each followed by its datasheet where there is one."""
+    """The measured devices, each followed by its datasheet if there is one."""
     devices: list[DeviceCeilings] = []
     for device in ceilings.devices:
         devices.append(device)

@@ -1,6 +1,6 @@
-"""GPUs and TPUs that are not NVIDIA's: a library that can use them names them, in a child process.
+"""GPUs and TPUs that are not NVIDIA's: a library that can use them lists them, in a child process.
 
-They are asked for only where a library was built for them, since the child imports it.
+Only libraries built for such devices are asked, since the child has to import them.
 """
 
 from importlib.util import find_spec
@@ -20,7 +20,7 @@ from .nvidia.probe_client import start_probe
 def other_gpus(
     software: Software, known: list[Gpu], root: Path, python: str | None, deadline_s: float
 ) -> list[Gpu]:
-    """The devices that libraries find besides those that are `known`, and AMD's other cards."""
+    """The devices that libraries find in addition to the `known` ones, and AMD's other cards."""
     amd = start_probe("cards", vendor="amd") if find_spec("amdsmi") else None
     asked = {
         name: QueryProcess(command("workbench.worker.gpus", name, python=python))
@@ -47,7 +47,7 @@ def _to_ask(software: Software, root: Path) -> list[str]:
 
 
 def _answer(name: str, process: QueryProcess, deadline_s: float) -> list[Gpu]:
-    """What the child lists; a library that fails lists nothing, and its cases say why."""
+    """The devices that the child lists; [] if the library fails, since its cases report why."""
     about = {"*": f"only {name} describes this device"}
     least = {"index": None, "uuid": None, "pci_bus_id": None, "unavailable": about}
 
@@ -55,13 +55,14 @@ def _answer(name: str, process: QueryProcess, deadline_s: float) -> list[Gpu]:
         found = msgspec.json.decode(printable_json(line), type=list[dict[str, Any]])
         return msgspec.convert([{**least, **gpu} for gpu in found], list[Gpu])
 
-    answer = process.answer(decode, deadline_s, since_start=True)  # all started at once
+    answer = process.answer(decode, deadline_s, since_start=True)  # all children started at once
     process.close()
     return [] if isinstance(answer, Ended) else answer
 
 
 def joined(found: list[Gpu], cards: list[Gpu]) -> list[Gpu]:
-    """The GPUs of libraries, each with AMD SMI's card in its place on the bus, then other cards."""
+    """The GPUs of libraries, merged with AMD SMI's cards by their place on the bus, then the other
+    cards."""
     left, result = list(cards), []
     for gpu in found:
         same = (card for card in left if gpu.pci_bus_id and card.pci_bus_id == gpu.pci_bus_id)
@@ -75,7 +76,7 @@ def joined(found: list[Gpu], cards: list[Gpu]) -> list[Gpu]:
     by_torch = [gpu for gpu in found if (gpu.platform or "").startswith("ROCm")]
     if not by_torch:
         return [*result, *left]
-    if not any(gpu.pci_bus_id for gpu in by_torch):  # torch before 2.8: which is which is unknown
+    if not any(gpu.pci_bus_id for gpu in by_torch):  # torch before 2.8 does not give the bus id
         return result
     hidden = {"device": "torch does not list it; see HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES"}
     return result + [

@@ -1,4 +1,4 @@
-"""The data of `workbench watch`: CPU and GPUs, read again and again."""
+"""The data of `workbench watch`: CPU and GPUs, read repeatedly."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -13,14 +13,14 @@ from .nvidia.gpus import as_detected
 from .nvidia.probe_client import GpuSampler, silence
 
 FIRST_S = 0.2  # before the first snapshot: utilization needs two readings
-NVML_STARTS_S = 5.0  # the first snapshot waits so long for the GPUs: without persistence mode
-# The process that reads the GPUs is given up when it is silent, so it reads at least this often.
+NVML_STARTS_S = 5.0  # for GPU readings in the first snapshot, which are slow without persistence
+# Longest interval for reading GPUs, since a silent process counts as hanging.
 GPUS_EVERY_S = 5.0
-OLD_S = 2 * GPUS_EVERY_S  # an older reading must not pass for a new one: a lost GPU can hang NVML
+OLD_S = 2 * GPUS_EVERY_S  # age of a reading that is not shown as current: NVML may hang
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """The machine at one moment; `gap` says why the GPUs' readings are missing or old."""
+    """The machine at one moment; `gap` says why GPU readings are missing or old."""
 
     time: str  # ISO 8601, UTC
     host: HostReading
@@ -46,10 +46,10 @@ def snapshots(
             while pause_s > 0 or patience_s > 0:
                 step_s = min(pause_s, GPUS_EVERY_S) if pause_s > 0 else FIRST_S
                 sleep(step_s)
-                host.count_energy()  # before a counter begins anew
+                host.count_energy()  # before a counter wraps
                 pause_s, patience_s = pause_s - step_s, patience_s - step_s
                 silent_s += step_s
-                for sample in sampler.drain() if sampler else ():  # a full pipe would stop it
+                for sample in sampler.drain() if sampler else ():  # a full pipe would block it
                     gap, patience_s, silent_s = sample.reason, 0.0, 0.0
                     readings |= {r.index: r for r in as_detected(sample.gpus, machine.gpus)}
                     if gap is not None:

@@ -1,4 +1,4 @@
-"""Warnings about a machine that weakens results or runs below its speed, each with its remedy."""
+"""Warnings about conditions of a machine that weaken results or slow it down, with remedies."""
 
 from collections.abc import Iterator, Set
 
@@ -11,24 +11,24 @@ from .nvidia.gpus import IN_JOB, cuda_remedy
 from .packages import onnx_cuda
 from .packages.software import WARNED
 
-# Where all of these lack a value for one and the same reason, NVML has read nothing.
+# If all of these lack a value for the same reason, NVML has read nothing.
 _READINGS = (
     "memory_used_bytes", "power_w", "sm_clock_mhz", "temperature_c", "utilization_percent",
 )  # fmt: skip
-# The driver works, and torch cannot use it.
+# Codes for a working driver that torch cannot use.
 NOT_BY_TORCH = ("torch_without_cuda", "driver_too_old", "gpu_without_code")
 
 _KERNEL_LOG = "check `nvidia-smi` and `dmesg | grep -iE 'nvrm|xid'`"
 _ORT = "onnxruntime"
 _CUDA_12_8 = (12, 8)
-_AMPERE = (8, 0)  # the first that torch's builds for Arm have code for
-_BLACKWELL = (10, 0)  # the first that torch's CUDA 12.6 builds have no code for
+_AMPERE = (8, 0)  # the oldest that torch's builds for Arm have code for
+_BLACKWELL = (10, 0)  # the oldest that torch's CUDA 12.6 builds lack code for
 _CUDA_13 = (13, 0)
 _CUDA_12 = (12, 0)
 
 
 def hardware_warnings(machine: Machine, software: Software) -> list[Warning]:
-    """Every warning about this machine before a run, the most serious first."""
+    """All warnings about this machine before a run, the most serious first."""
     return [
         *_torch_and_gpu(machine, software),
         *_driver(machine),
@@ -85,7 +85,7 @@ def _torch_and_gpu(machine: Machine, software: Software) -> Iterator[Warning]:
     if not build:
         code, text = "torch_without_cuda", f"{what} cannot use {names}"
     elif driver and build[0] > driver[0]:
-        # Within one major version an older driver serves a newer build.
+        # An older driver runs newer builds of the same major version.
         code, text = "driver_too_old", f"torch {torch.version} needs a driver for {torch.detail}"
         text += f" and cannot use {names}: this driver is for CUDA {machine.cuda.api_version}"
         other = "" if _is_too_old(driver, gpus) else f", or {remedy}"
@@ -103,12 +103,12 @@ def _torch_and_gpu(machine: Machine, software: Software) -> Iterator[Warning]:
 
 
 def lacks_code_for(package: Package, gpu: Gpu) -> bool:
-    """Whether a library was built with a CUDA that no longer compiles for this GPU."""
+    """Whether a library was built with a CUDA version that dropped this GPU."""
     return package.cuda >= _CUDA_13 and gpu.is_below(onnx_cuda.TURING)
 
 
 def _lacks_torch_code(torch: Package, gpu: Gpu) -> bool:
-    """The same for torch, whose builds below CUDA 12.8 hold no code for Blackwell either."""
+    """The same for torch, whose builds below CUDA 12.8 also lack code for Blackwell."""
     too_new = () < torch.cuda < _CUDA_12_8 and _has_blackwell([gpu])
     return too_new or lacks_code_for(torch, gpu)
 
@@ -169,7 +169,7 @@ def _driver(machine: Machine) -> Iterator[Warning]:
 
 
 def _unproven(machine: Machine) -> Iterator[Warning]:
-    """Devices of a kind on which no release of this program has been seen to measure."""
+    """Devices of kinds on which no run of this program is recorded."""
     for gpu in machine.gpus:
         if gpu.device is not None and gpu.platform is not None:
             device = f"{gpu.device} ({gpu.name or 'a device'})"
@@ -180,7 +180,7 @@ def _unproven(machine: Machine) -> Iterator[Warning]:
 
 
 def of_others(gpu: Gpu, machine: Machine) -> bool:
-    """Whether permissions or a scheduler leave this GPU to others, while NVML can read some GPU."""
+    """Whether permissions or a scheduler withhold this GPU, while NVML can read another one."""
     refused = gpu.unavailable.get("name", "").startswith(nvml_text(NVML_NO_PERMISSION))
     hidden = gpu.unavailable.get("device", "").endswith(IN_JOB)
     return (refused or hidden) and any(other.uuid for other in machine.gpus)
@@ -208,10 +208,10 @@ def _gpus(machine: Machine) -> Iterator[Warning]:
         elif machine.nvml.available and (why := _unread(gpu)):  # CUDA may know its name
             text = f"power, clocks and temperature of {name} are unknown: {why}"
             found = "gpu_without_readings", text, _KERNEL_LOG
-        elif gpu.is_busy:  # nothing of ours runs yet
+        elif gpu.is_busy:  # by others, since nothing of ours runs yet
             count = len(gpu.processes or ())
             programs = "another process uses" if count == 1 else f"{count} other processes use"
-            if not count:  # NVML lists no program that draws, as by Vulkan
+            if not count:  # NVML does not list programs that draw, such as with Vulkan
                 programs = "something that the driver does not list uses"
             used = f", {gpu.utilization_percent:.0f}% busy" if gpu.utilization_percent else ""
             text = f"{programs} {gpu.name or 'the GPU'} ({gpu.device or 'no CUDA device'}{used})"
@@ -223,7 +223,7 @@ def _gpus(machine: Machine) -> Iterator[Warning]:
 
 
 def _unread(gpu: Gpu) -> str | None:
-    """Why NVML has read nothing of this GPU; None where it has, or where no reason is known."""
+    """Why NVML could read nothing of this GPU; None if it could, or if the reason is unknown."""
     reasons = {gpu.unavailable.get(name) for name in _READINGS}
     return reasons.pop() if len(reasons) == 1 else None
 
@@ -265,7 +265,7 @@ def _environment(machine: Machine, software: Software) -> Iterator[Warning]:
             value = software.environment.get(name, "")
             if by_torchrun and name == "OMP_NUM_THREADS":
                 continue
-            # A 0 switches the others off, and forbids TF32; 100 percent are a whole GPU.
+            # 0 switches the others off and forbids TF32; 100 percent are a whole GPU.
             is_off = value == ("100" if name.endswith("_PERCENTAGE") else "0")
             if value and (not is_off or name == "NVIDIA_TF32_OVERRIDE"):
                 yield Warning(code, message.format(f"{name}={value}"), remedy.format(name))

@@ -1,4 +1,4 @@
-"""The document's part about the user's own code: its facts, and what to take home."""
+"""The document's part about the user's own code: facts and advice."""
 
 from typing import Literal
 
@@ -13,20 +13,20 @@ class CodeInput(msgspec.Struct, frozen=True):
     name: str
     type: str  # "float32", "int64"
     shape: list[int]
-    place: str = ""  # Python that leads to it: "inputs[0]" or "named['past'].keys"
+    place: str = ""  # Python expression for it: "inputs[0]" or "named['past'].keys"
 
 
 class CalledModule(msgspec.Struct, frozen=True):
-    """A module that a script calls, other modules' calls of it not counted."""
+    """A module that a script calls, without calls of it by other modules."""
 
-    name: str  # its class, numbered where several share one: "Net", "Net#2"
+    name: str  # its class, numbered if several share one: "Net", "Net#2"
     calls: int
     seconds: float  # in all its calls
-    share: float  # their part of the script's time, up to 1
-    shapes: list[str]  # shapes of the inputs that it was called with, the most frequent first
-    sizes: int = 0  # number of all such shapes, of which `shapes` lists five
+    share: float  # their part of the script's time, 0 to 1
+    shapes: list[str]  # shapes of its inputs, most frequent first, at most five
+    sizes: int = 0  # number of different shapes
     chosen: bool = False
-    altered: bool = False  # called in other circumstances than it is raced in: see the notes
+    altered: bool = False  # called under other conditions than in the race: see the notes
 
 
 class CodeFacts(msgspec.Struct, frozen=True):
@@ -34,16 +34,16 @@ class CodeFacts(msgspec.Struct, frozen=True):
 
     kind: str  # "torch", "function", "command"
     name: str  # as in case ids: "package.module:build"
-    code_sha256: str  # hash of the files that hold it
+    code_sha256: str  # hash of its files
     inputs_sha256: str  # hash of its inputs
-    precision: str = "fp32"  # that most parameters have
+    precision: str = "fp32"  # of most parameters
     parameters: int | None = None  # number of values in its weights
     inputs: list[CodeInput] = []
-    named: bool = False  # whether a call has keyword arguments, tensors or not
-    batch: int | None = None  # size of the axis that all inputs share; None where there is none
-    threads: int | None = None  # number that the code sets for torch; None where it sets none
+    named: bool = False  # whether a call has keyword arguments
+    batch: int | None = None  # size of the axis that all inputs share; None if there is none
+    threads: int | None = None  # number that the code sets for torch; None if it sets none
     resizable: bool = False  # whether it runs at other batches
-    of_one_size: bool = False  # True for code that takes its own batch only
+    of_one_size: bool = False  # whether it certainly takes its own batch only
     step_s: float = 0.0  # rough seconds of one eager call
     graph: bool = False  # torch.export made it, so its mode cannot change
     convolves: bool = False  # whether it has 2-D convolutions, and no 3-D ones
@@ -51,22 +51,22 @@ class CodeFacts(msgspec.Struct, frozen=True):
     passes_device: bool = False  # the call of a function names the device
     reference: str = ""  # what outputs are compared with: "eager in float64"
     floor: float | None = None  # error of eager FP32 against that reference
-    guard: str = "inference_mode"  # torch's context in which it is called
+    guard: str = "inference_mode"  # torch context in which it is called
     checks: bool = False  # whether the user's own check(output) applies
     stateful: bool = False  # calls depend on earlier ones
     nondeterministic: bool = False  # two fresh copies differ
     mutated: list[str] = []  # inputs that a call changes
     needs_gpu: Reason | None = None  # why it cannot run on the CPU
-    modules: list[CalledModule] = []  # that a script calls
+    modules: list[CalledModule] = []  # modules that a script calls
     cut: bool = False  # the script was cut short
     trains: bool = False  # the script trains the module
-    lingers: bool = False  # threads of the script outlived it, so the race has another process
-    data: str | None = None  # what a training loads its batches from: "dataset", "loader"
-    # What a training's own loss takes.
+    lingers: bool = False  # threads of the script outlived it, so the race uses another process
+    data: str | None = None  # the source of a training's batches: "dataset", "loader"
+    # Arguments of a training's own loss.
     loss: Literal["output", "output, batch", "output, batch[-1]"] | None = None
-    impossible: dict[str, str] = {}  # mode of a training to why it cannot be
-    compiled: bool = False  # it compiles itself, which is taken off for the race
-    notes: list[str] = []  # sentences about what was found and how it is handled
+    impossible: dict[str, str] = {}  # mode of a training to why it is impossible
+    compiled: bool = False  # the code uses torch.compile, which the race undoes
+    notes: list[str] = []  # sentences about peculiarities of the code and how they are handled
 
 
 class SavedCode(msgspec.Struct, frozen=True):
@@ -78,7 +78,7 @@ class SavedCode(msgspec.Struct, frozen=True):
 
 
 class CodeAdvice(msgspec.Struct, frozen=True):
-    """What to change in the code, and what else was found."""
+    """The advice on the code."""
 
     snippet: str  # lines to paste
     flips: list[str] = []  # sentences: how the answer changes with the batch
@@ -87,10 +87,10 @@ class CodeAdvice(msgspec.Struct, frozen=True):
 
 
 class CodeReport(msgspec.Struct):
-    """All that a run says about the user's own code."""
+    """All results about the user's own code."""
 
     facts: CodeFacts
     left_out: dict[str, str] = {}  # candidate that was not tried, and why
     breaks: list[str] = []  # reasons of graph breaks, most frequent first
-    compile_calls: float | None = None  # calls after which compiling has paid off
+    compile_calls: float | None = None  # calls after which compiling pays off
     advice: CodeAdvice | None = None

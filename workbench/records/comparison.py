@@ -23,14 +23,14 @@ class ComparedRun(msgspec.Struct, frozen=True):
 
 
 class ComparedVerdict(msgspec.Struct, frozen=True):
-    """A verdict whose choice or pick is not that of A; in pairs, A's value comes first."""
+    """A verdict whose choice or pick differs from A's; in pairs, A's value comes first."""
 
     scenario: str
     # "CHANGED": disjoint intervals of one question; "AMBIGUOUS": they overlap, or one is missing
     word: str
     choices: tuple[str, str]
     picks: tuple[str | None, str | None]  # case ids
-    # A's pick over the other's within each run; None where they are the same.
+    # Paired ratio of A's pick to the other's within each run; None if they are the same.
     ci95: tuple[Interval | None, Interval | None]
 
 
@@ -94,14 +94,14 @@ class RunList(msgspec.Struct, frozen=True):
 
 
 class Side(msgspec.Struct, frozen=True):
-    """One side; what it does not set is as in any other run."""
+    """One side; unset options are as in any other run."""
 
     name: str  # "A" or "B"
-    label: str  # the options that it does not share with the other side
+    label: str  # the options in which it differs from the other side
     python: str | None = None
-    path: str = ""  # folder in which modules are looked for first
+    path: str = ""  # folder that is searched first for modules
     command: str | None = None
-    variables: dict[str, str] = {}  # set in the environment of its workers
+    variables: dict[str, str] = {}  # environment variables of its workers
 
 
 class ABResult(msgspec.Struct):
@@ -113,7 +113,7 @@ class ABResult(msgspec.Struct):
     ci95: tuple[float, float] | None = None
     ratios: list[float] = []  # one for each pair of processes
     a_s: list[float] = []  # seconds of a step on side A, the median of each process
-    b_s: list[float] = []  # the same of side B
+    b_s: list[float] = []  # the same for side B
     reason: Reason | None = None  # why there is no result
     basis: str = "measured"  # or "simulated"
 
@@ -127,4 +127,4 @@ class ABReport(msgspec.Struct):
     results: list[ABResult]
     tolerance: float  # ratios within it count as the same
     fail_on: float | None  # the share by which B may be slower
-    exit_code: int  # that the command returns
+    exit_code: int  # exit code of the command

@@ -27,10 +27,10 @@ class Throughput(msgspec.Struct, frozen=True):
 
 
 class SetupTimes(msgspec.Struct, frozen=True):
-    """One-off costs of a case in seconds; None where a cost does not arise."""
+    """One-time costs of a case in seconds; None if a cost does not arise."""
 
     import_s: float | None = None  # start of the worker's interpreter and import of the backend
-    # Modules and kernels that load at first use: once in a process, and listed for all its cases.
+    # Loading of modules and kernels at first use: once per process, but listed for all its cases.
     loading_s: float | None = None
     build_s: float | None = None  # construction of model and data
     transfer_s: float | None = None  # copies from host to device
@@ -39,7 +39,7 @@ class SetupTimes(msgspec.Struct, frozen=True):
 
 
 class WarmUp(msgspec.Struct, frozen=True):
-    """The steps made before the first sample."""
+    """The steps before the first sample."""
 
     n: int = 0  # number of steps
     seconds: float = 0.0  # duration of all of them
@@ -54,8 +54,8 @@ class Clocks(msgspec.Struct, frozen=True):
     counted: str  # clock of the samples: "host" or "device"
     host_s: float  # seconds until all work was finished, by the host's clock
     device_s: float  # seconds by the device's clock
-    # Seconds in which the host queued a step: near `device_s`, launches limit the rate.  None if
-    # the step itself waits for the device or for its data.
+    # Seconds for the host to queue a step; if near `device_s`, launches limit the rate.  None if
+    # the step itself waits for the device or for data.
     issue_s: float | None
 
 
@@ -64,11 +64,11 @@ class BlockShape(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     round: int  # number of the round; blocks of the same round are compared as a pair
     n: int  # number of samples
-    energy_j: float | None = None  # joules per step on the CPU; absent where it cannot be read
+    energy_j: float | None = None  # joules per step on the CPU; absent if it cannot be read
 
 
 class Against(msgspec.Struct, frozen=True):
-    """A candidate compared with the fastest of its row, in the rounds that both took part in."""
+    """A candidate compared with the fastest of its row, in their common rounds."""
 
     id: str  # case id of the fastest
     ratio: float  # time of the candidate over that of the fastest
@@ -80,8 +80,8 @@ class Roofline(msgspec.Struct, frozen=True):
     """A result under the machine's measured ceilings (Williams et al. 2009)."""
 
     intensity_flops_per_byte: float
-    attainable_flops_per_s: float  # lower of the two roofs at this intensity, by the burst peak
-    fraction: float  # share of the attainable rate that was reached, 0 to 1
+    attainable_flops_per_s: float  # the lower of the two roofs at this intensity, for burst peaks
+    fraction: float  # reached share of the attainable rate, 0 to 1
     limited_by: str  # "compute", "memory" or "cache"
 
 
@@ -92,10 +92,10 @@ class Telemetry(msgspec.Struct, frozen=True):
     clock_before_mhz: float | None  # last reading before the first block
     clock_mhz: float | None  # median within its blocks
     clock_after_mhz: float | None  # first reading after the last block
-    power_w: float | None  # mean power reading, from periods in which only this case ran
+    power_w: float | None  # mean of power readings over times when only this case ran
     temperature_c: float | None  # maximum
-    slowed: dict[str, float]  # GPU only: cause to share of the race's time held back, 0 to 1
-    counted_power_w: float | None = None  # mean power by energy counter, only this case running
+    slowed: dict[str, float]  # GPU only: cause to share of the race's time that it slowed, 0 to 1
+    counted_power_w: float | None = None  # the same as `power_w`, by the energy counter
 
 
 class OperatorShare(msgspec.Struct, frozen=True):
@@ -104,7 +104,7 @@ class OperatorShare(msgspec.Struct, frozen=True):
     name: str
     calls: int
     self_s: float  # seconds in all calls together
-    share: float  # part of the time of all operators, on a GPU of all kernels; 0 to 1
+    share: float  # part of the time of all operators (on a GPU: kernels), 0 to 1
 
 
 class Measurement(msgspec.Struct):
@@ -116,7 +116,7 @@ class Measurement(msgspec.Struct):
     reason: Reason | None  # cause of a missing result or an early end
     scenario: str | None  # id of its row
     work: Work  # amount of work in one step
-    samples_s: Sequence[float]  # seconds per step, in the order of measuring
+    samples_s: Sequence[float]  # seconds per step, in the order of measurement
     blocks: list[BlockShape]  # division of the samples into turns
     iterations_per_sample: int  # number of steps that a sample averages
     lead_in_s: Sequence[float]  # seconds per step before the samples of each block
@@ -126,7 +126,7 @@ class Measurement(msgspec.Struct):
     ci95_s: tuple[float, float] | None  # median's interval, distribution-free; None below 6 samples
     p10_s: float | None
     p90_s: float | None
-    p99_s: float | None  # None below 100 samples, or where a sample holds several steps
+    p99_s: float | None  # None below 100 samples, or if a sample has several steps
     min_s: float | None
     throughput: Throughput | None  # rate at the median
     flops_per_s: float | None
@@ -134,26 +134,26 @@ class Measurement(msgspec.Struct):
     setup: SetupTimes
     accuracy: Accuracy | None
     memory_peak_bytes: int | None
-    energy_j: float | None  # joules per step; None unless the GPU's counter covers this case alone
+    energy_j: float | None  # joules per step; None unless a GPU's counter covers this case alone
     telemetry: Telemetry | None  # None if no reading fell into its blocks
     simulated: bool
     loss: list[float]  # one value per block; empty unless the workload trains
     warnings: list[Warning]
-    capability: Throughput | None = None  # rate at the 10th percentile, which repeats between runs
+    capability: Throughput | None = None  # rate at the 10th percentile, which repeats across runs
     outliers: int = 0  # samples with a modified z-score above 3.5, kept in every statistic
-    clocks: Clocks | None = None  # None on a CPU, which has the host's clock only
+    clocks: Clocks | None = None  # None on a CPU, which has only the host's clock
     call_overhead_s: float | None = None  # seconds per step that the timing loop itself takes
     against: Against | None = None  # None for the fastest of its row
     roofline: Roofline | None = None
     operators: list[OperatorShare] = []  # with --trace, longest first
     unprofiled: Reason | None = None  # with --trace: cause of an empty `operators`
-    # Metrics of this workload alone: medians over its blocks, units in the names.
+    # The workload's own metrics: medians over its blocks, units in the names.
     metrics: dict[str, float] = msgspec.field(default_factory=dict, name="figures")
 
 
 class DeviceCeilings(msgspec.Struct, frozen=True):
-    """Rates of one device in its fastest 10 % of samples, which are short bursts; `unavailable`
-    explains missing ones."""
+    """Rates of one device in its fastest 10 % of samples, in short bursts; `unavailable` explains
+    missing ones."""
 
     device: str
     name: str | None
@@ -162,7 +162,7 @@ class DeviceCeilings(msgspec.Struct, frozen=True):
     memory_bytes_per_s: float | None  # faster of copy and triad, beyond the caches
     memory: dict[str, float]  # kernel, "copy" or "triad", to bytes per second
     cache_bytes: int | None  # size of the last-level cache, on a GPU of L2
-    cache_bytes_per_s: float | None  # bandwidth of that cache, the limit of work that fits into it
+    cache_bytes_per_s: float | None  # bandwidth of that cache, for work that fits into it
     transfer_bytes_per_s: dict[str, float] = {}  # direction, "to_device/pinned", ...; GPUs only
     launch_s: float | None = None  # seconds per operation, queued back to back
     step_latency_s: float | None = None  # seconds of one operation and the wait for it
@@ -176,9 +176,9 @@ class Ceilings(msgspec.Struct, frozen=True):
 
     fingerprint: str
     measured_at: str  # ISO 8601, UTC
-    complete: bool  # False: the short measurement that a run makes if none is stored, or disturbed
+    complete: bool  # False: measured briefly by a run that found none stored, or disturbed
     devices: list[DeviceCeilings]
-    since: str | None = None  # time of the oldest value, where some were measured earlier
+    since: str | None = None  # time of the oldest value, if some were measured earlier
 
 
 class BatchAttempt(msgspec.Struct, frozen=True):
@@ -211,7 +211,7 @@ class CurvePoint(msgspec.Struct, frozen=True):
     ci95_s: tuple[float, float] | None  # median's interval
     rate: float | None  # None if nothing valid was measured; its measurement has the reason
     memory_peak_bytes: int | None
-    admissible: bool = True  # False if its error or a limit of the scenario forbids to pick it
+    admissible: bool = True  # False if its error or a limit of the scenario excludes it
 
 
 class Curve(msgspec.Struct, frozen=True):
@@ -252,12 +252,12 @@ class Tool(msgspec.Struct, frozen=True):
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """Wall seconds of a row, by what they went into; together they are all of its time."""
+    """Wall seconds of a row by activity; together they are its whole time."""
 
     starting_s: float  # workers starting, with the imports of their libraries
     preparing_s: float  # candidates built, checked and warmed up
-    measured_s: float  # blocks, and start-up where it is part of the result
-    idle_s: float  # anything else: rounds judged, cases released, a profile
+    measured_s: float  # blocks, and start-up if it is part of the result
+    idle_s: float  # everything else: rounds judged, cases released, profiles
 
 
 # The parts of a run's wall time; `Overhead` has a field for each.
@@ -265,17 +265,17 @@ PHASES = ("starting", "preparing", "measured", "idle", "closing")
 
 
 class Overhead(msgspec.Struct, frozen=True):
-    """Processor time of the engine and its screen, and wall seconds that add up to `duration_s`."""
+    """Processor time of engine and front end, and wall seconds that add up to `duration_s`."""
 
     own_cpu_s: float  # CPU seconds in the whole run
     measured_s: float  # as in a row
     own_cpu_measuring_s: float  # CPU seconds while a block was measured
-    share: float  # share of the usable cores' time meanwhile, the most a candidate can have lost
-    starting_s: float | None = None  # as in a row, with detecting the machine and planning
+    share: float  # their share of the usable cores' time: the most that candidates can have lost
+    starting_s: float | None = None  # as in a row, plus detecting the machine and planning
     preparing_s: float | None = None
     idle_s: float | None = None
     closing_s: float | None = None  # after the last row
-    rows: dict[str, Spent] = {}  # by the id of the row, or of a ceiling's
+    rows: dict[str, Spent] = {}  # by the id of the row, also of ceilings
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -288,9 +288,9 @@ class Run(msgspec.Struct, frozen=True):
     status: str  # "running", "paused", "done", "failed", "cancelled", "incomplete"
     budget_s: float | None
     overhead: Overhead | None = None
-    resumes: str | None = None  # id of the cut run that this one goes on with
-    extended_s: float = 0.0  # beyond the budget, for rows that were open at the end of theirs
-    carried: dict[str, str] = {}  # row taken over as it was measured to the id of its run
+    resumes: str | None = None  # id of the cut run that this one resumes
+    extended_s: float = 0.0  # seconds beyond the budget, for rows that were still open
+    carried: dict[str, str] = {}  # row carried over from another run to the id of that run
 
 
 class Trace(msgspec.Struct, frozen=True):
@@ -301,7 +301,7 @@ class Trace(msgspec.Struct, frozen=True):
 
 
 class Pick(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The case that a verdict picks; a key that does not apply to it is left out."""
+    """The case that a verdict picks; keys that do not apply are left out."""
 
     id: str  # case id
     device: str
@@ -314,13 +314,13 @@ class Pick(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """The answer of one verdict in short."""
+    """The answer of one verdict in brief."""
 
     scenario: str
     device: str  # the verdict's choice: "cpu", "gpu", "either", "unknown"
     pick: Pick | None
-    # The time of the runner-up, or of the best candidate of the other device where both raced, over
-    # that of the pick; of the objective where that is not the time.
+    # The value of the runner-up, or of the best candidate of the other device if both raced, over
+    # that of the pick, under the objective.
     lead: float | None
     lead_ci95: tuple[float, float] | None  # 95 % interval of `lead`
     confidence: str  # see `Verdict`

@@ -1,4 +1,4 @@
-"""JSON of any text, also of file names that are not UTF-8."""
+"""JSON of any text, even of file names that are not UTF-8."""
 
 import re
 from typing import Any
@@ -6,14 +6,11 @@ from typing import Any
 import msgspec
 
 _encode = msgspec.json.Encoder(enc_hook=list).encode  # samples are kept as arrays
-_BYTE = re.compile("[\udc80-\udcff]")  # a byte that is no text, as PEP 383 keeps it in a string
+_BYTE = re.compile("[\udc80-\udcff]")  # a byte that is not UTF-8, as PEP 383 keeps it in a string
 
 
 def encode(value: Any) -> bytes:
-    """`value` as JSON; a byte that is no text is shown as `\\xff`, as a shell's $'...' takes it.
-
-    The path itself keeps the byte, and opens its file.
-    """
+    """`value` as JSON; a byte that is not UTF-8 becomes `\\xff`, as in a shell's $'...'."""
     try:
         return _encode(value)
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""The error of a run that cannot be read, which the command line catches without the events."""
+"""The error of a run that cannot be read, importable without the events."""
 
 
 class JournalError(Exception):

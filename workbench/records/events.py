@@ -1,6 +1,6 @@
 """The events of a run, in the order in which they happened; a journal is a list of them.
 
-All that the screens and the JSON document show derives from these events
+Screens and JSON document show only what derives from these events
 (`workbench.report.report.Report.apply`).
 """
 
@@ -32,7 +32,7 @@ from .model import Advice, Built, ModelFacts
 from .reason import Reason, Warning
 from .verdict import Crossover, Verdict, WhatIf
 
-SHORTEST_S, LONGEST_S = 1e-12, 1e8  # seconds; no sample or set-up takes less or more
+SHORTEST_S, LONGEST_S = 1e-12, 1e8  # bounds of plausible samples and set-up times
 Samples = Annotated[
     Sequence[Annotated[float, msgspec.Meta(ge=SHORTEST_S, le=LONGEST_S)]],
     msgspec.Meta(min_length=1),
@@ -42,7 +42,7 @@ Samples = Annotated[
 class Event(msgspec.Struct, frozen=True, tag_field="event"):
     """Base of all events."""
 
-    at_s: float  # seconds since the run began, by the monotonic clock
+    at_s: float  # seconds since the run began, on the monotonic clock
 
 
 class RunStarted(Event, frozen=True, kw_only=True, tag=True):
@@ -53,8 +53,8 @@ class RunStarted(Event, frozen=True, kw_only=True, tag=True):
     started_at: str  # ISO 8601, UTC
     budget_s: float
     tool: Tool
-    resumes: str | None = None  # id of the cut run that this one goes on with
-    carried: dict[str, str] = {}  # row taken over as it was measured to the id of its run
+    resumes: str | None = None  # id of the cut run that this one resumes
+    carried: dict[str, str] = {}  # row carried over from another run to the id of that run
 
 
 class HardwareDetected(Event, frozen=True, kw_only=True, tag=True):
@@ -94,11 +94,11 @@ class RacePlanned(Event, frozen=True, kw_only=True, tag=True):
     of: str | None = None  # id of the scenario whose crossover this row is a point of
     prices: dict[str, float] = {}  # kind of device, or device, to its price per hour
     what_if: list[WhatIf] = []  # recorded results of other devices, without ratios
-    limits: dict[str, float] = {}  # that a pick must meet, by the names in the scenario's file
+    limits: dict[str, float] = {}  # limits for a pick, by their names in the scenario's file
 
     @property
     def owes_verdict(self) -> bool:
-        """Whether it is raced for an answer; a plain run is not."""
+        """Whether the row races for an answer; one of a plain run does not."""
         return self.textbook is not None
 
     @property
@@ -123,10 +123,10 @@ class RaceStarted(Event, frozen=True, kw_only=True, tag=True):
 
 
 class BudgetExtended(Event, frozen=True, kw_only=True, tag=True):
-    """A row that is open at the end of its time gets more, and the run lasts as much longer."""
+    """A row that is still open at the end of its time gets more, and so does the run."""
 
     scenario: str
-    by_s: float  # negative: the rest of it, which the row did not need
+    by_s: float  # negative if the row returns unused time
 
 
 class RaceEnded(Event, frozen=True, kw_only=True, tag=True):
@@ -138,7 +138,7 @@ class RaceEnded(Event, frozen=True, kw_only=True, tag=True):
 
 
 class CrossoverFound(Event, frozen=True, kw_only=True, tag=True):
-    """The search over a scenario's size has ended; its verdict came before."""
+    """The search over a scenario's size has ended, after its verdict."""
 
     scenario: str
     crossover: Crossover
@@ -188,12 +188,12 @@ class BlockMeasured(Event, frozen=True, kw_only=True, tag=True, gc=False):
     lead_in_s: Sequence[float]  # seconds per step before the first sample
     loss: float | None  # training loss after the block
     clocks: Clocks | None = None
-    # Metrics of this workload alone, units in the names.
+    # The workload's own metrics, units in the names.
     metrics: dict[str, float] = msgspec.field(default_factory=dict, name="figures")
 
 
 class BlockDiscarded(Event, frozen=True, kw_only=True, tag=True):
-    """A block spanned a suspend and counts in no statistic."""
+    """A block spanned a pause or a suspend, so its samples do not count."""
 
     case: str
     reason: Reason
@@ -255,9 +255,9 @@ class CodeExamined(Event, frozen=True, kw_only=True, tag=True):
 
 
 class CodeAdvised(Event, frozen=True, kw_only=True, tag=True):
-    """What the race of the user's code showed."""
+    """The advice after the race of the user's code."""
 
-    advice: CodeAdvice | None  # None where nothing was picked
+    advice: CodeAdvice | None  # None without a pick
     left_out: dict[str, str]  # candidate to the reason why it was not tried
     breaks: list[str] = []
     compile_calls: float | None = None

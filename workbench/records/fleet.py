@@ -1,7 +1,7 @@
 """A fleet: its plan, the states of its jobs, and the document that `workbench fleet show` makes.
 
-The files of a folder: PLAN, written before anything is submitted; in JOBS, for each job, SUBMITTED
-with the state it was last seen in, and what the node writes.  JSON is renamed into place.
+A folder contains PLAN, written before anything is submitted, and in JOBS a folder for each job with
+SUBMITTED, which has its last seen state, and the files of the node.  JSON is renamed into place.
 """
 
 import msgspec
@@ -14,14 +14,14 @@ PLAN, JOBS, SUBMITTED, SCRIPT = "fleet.json", "jobs", "submitted.json", "run.sh"
 DOCTOR, JOURNAL, DOCUMENT = "doctor.json", "run.jsonl", "document.json"
 LOG, EXIT_CODE = "log.txt", "exit_code"
 COLLECTED = "fleet-document.json"  # its name in the folder
-# Words that begin the last state of a job: Slurm's, ours of a process reached by ssh, and ours of a
-# job that the engine did not take.
+# Beginnings of final states of a job: Slurm's, ENDED of a process over ssh, and ours of a job that
+# the engine refused.
 ENDED: tuple[str, ...] = ("BOOT_FAIL", "CANCEL", "COMPLETED", "DEADLINE", "ENDED", "FAILED")
 ENDED += ("NODE_FAIL", "OUT_OF_ME", "PREEMPTED", "REFUSED", "TIMEOUT")
 
 
 class NodeType(msgspec.Struct, frozen=True):
-    """Nodes that the engine describes in the same words."""
+    """Nodes that the engine describes as equal."""
 
     name: str  # "cpu-32c", unique in the fleet
     cores: int
@@ -40,7 +40,7 @@ class FleetJob(msgspec.Struct, frozen=True):
     node: str
     partition: str | None = None
     exclusive: bool = True
-    nodes: int = 1  # more than one: it runs `scaling` over all of `node`, names with commas between
+    nodes: int = 1  # if more, the job runs `scaling` over all nodes in `node`, separated by commas
 
 
 class FleetInput(msgspec.Struct, frozen=True):
@@ -63,8 +63,8 @@ class FleetPlan(msgspec.Struct, frozen=True):
     node_types: list[NodeType]
     jobs: list[FleetJob]
     inputs: dict[str, FleetInput] = {}  # by option: "model"
-    budget_s: float = 0.0  # that each run has
-    wheels: str | None = None  # a folder of wheels, from which each node installs workbench
+    budget_s: float = 0.0  # of each run
+    wheels: str | None = None  # folder of wheels, from which each node installs workbench
 
 
 class PlanDocument(msgspec.Struct, frozen=True):
@@ -78,25 +78,25 @@ class PlanDocument(msgspec.Struct, frozen=True):
 class Submitted(msgspec.Struct, frozen=True):
     """The contents of `submitted.json`."""
 
-    job_id: str  # the engine's own; with ssh PROCESS@HOST; empty if the engine refused it
+    job_id: str  # the engine's id, or PROCESS@HOST with ssh; empty if the engine refused the job
     at: str  # ISO 8601, UTC
-    native_state: str | None = None  # the engine's word, as the launcher last saw it
+    native_state: str | None = None  # the state by the engine when last seen
 
 
 class NodeAnswer(Summary, frozen=True):
     """One verdict of one machine; its lead is paired."""
 
     objective: str = ""
-    job: str = ""  # sizes and items of a step: equal where two machines did the same
+    job: str = ""  # sizes and items of a step: equal if two machines did the same
     value_s: float | None = None  # seconds of the pick under the objective
     value_ci95_s: tuple[float, float] | None = None
     per_million_s: float | None = None  # seconds that a million items occupy the machine
-    ranks: int = 1  # processes that share a step, each on a GPU of its own
+    ranks: int = 1  # processes that share a step, each with a GPU of its own
     uncompared: Reason | None = None  # why there is no `value_s`
 
 
 class ScaledCase(msgspec.Struct, frozen=True):
-    """One number of ranks of `run scaling`; all of them took turns in one run."""
+    """One number of ranks in `run scaling`; all numbers took turns in one run."""
 
     device: str
     ranks: int
@@ -106,7 +106,7 @@ class ScaledCase(msgspec.Struct, frozen=True):
 
 
 class NodeRun(msgspec.Struct, frozen=True):
-    """The document of one machine in short, or its journal so far."""
+    """The document of one machine in brief, or its journal so far."""
 
     status: str  # as in `Run`
     started_at: str  # ISO 8601, UTC
@@ -121,15 +121,15 @@ class NodeRun(msgspec.Struct, frozen=True):
 
 
 class FleetNode(msgspec.Struct, frozen=True):
-    """One job of the plan, or a document that lies in the folder by itself."""
+    """One job of the plan, or another document in the folder."""
 
     name: str  # the job's, or the file's
-    node_type: str  # from the plan, else as the machine was found
+    node_type: str  # from the plan, else from the detected machine
     node: str  # from the plan, else the host name
     state: str  # "pending", "running", "done", "failed", "lost", "partial", "incomparable"
     reason: Reason | None = None  # why it has not answered
     log: list[str] = []  # the last lines of its log, unless it has answered
-    queued_s: float | None = None  # from submission to the start of the run; counted nowhere else
+    queued_s: float | None = None  # from submission to the start of the run; part of no other time
     run: NodeRun | None = None
 
 
@@ -142,10 +142,10 @@ class FleetFolder(msgspec.Struct):
 
 
 class FleetCell(NodeAnswer, frozen=True):
-    """One scenario on one node type: the answer of its middle node by time."""
+    """One scenario on one node type: the answer of its node with the median time."""
 
     node_type: str = ""
-    node: str = ""  # name of the middle one
+    node: str = ""  # name of that node
     nodes: int = 0  # number with an answer to this scenario
     agreeing: int = 0  # number with the same pick
     spread: float | None = None  # slowest equal node over the fastest; None below two
@@ -156,11 +156,11 @@ class FleetCell(NodeAnswer, frozen=True):
 
 
 class FleetRow(msgspec.Struct, frozen=True):
-    """One scenario: which node type."""
+    """One scenario, and the node type for it."""
 
     scenario: str
     choice: str  # a node type, "either", or "unknown" while others have not answered
-    alike: list[str]  # node types that may be the fastest, the one with the least time first
+    alike: list[str]  # node types that may be the fastest, shortest time first
     lead: float | None  # time of the next node type over that of the fastest
     lead_ci95: tuple[float, float] | None
     # Node types that may be the cheapest; empty while `choice` is "unknown" or a price is missing.
@@ -169,7 +169,7 @@ class FleetRow(msgspec.Struct, frozen=True):
 
 
 class FleetDocument(msgspec.Struct, frozen=True):
-    """What the folder of a fleet says at one moment."""
+    """The state of a fleet at one moment."""
 
     schema_version: int
     tool: Tool

@@ -47,7 +47,7 @@ class Isa(msgspec.Struct, frozen=True):
 
 
 class CoreLimit(msgspec.Struct, frozen=True):
-    """One limit on the usable cores, e.g. `("cgroup", 4.0, "/sys/fs/cgroup/cpu.max")`."""
+    """A limit on the usable cores, such as `("cgroup", 4.0, "/sys/fs/cgroup/cpu.max")`."""
 
     name: str  # "logical", "affinity", "cgroup", "slurm"
     cores: float
@@ -79,8 +79,8 @@ class Cpu(msgspec.Struct, frozen=True):
 
     @property
     def cache_bytes(self) -> int:
-        """Bytes of the largest level of cache, as many of its instances as the affinity mask can
-        reach together."""
+        """Bytes of the largest level of cache, over all instances that the affinity mask can
+        reach."""
         most = self.affinity_cores or self.logical_cores
         caches = (each for each in self.caches if each.kind != "instruction")
         sizes = (c.size_bytes * min(c.instances, most) for c in caches)
@@ -99,7 +99,7 @@ class Memory(msgspec.Struct, frozen=True):
 
     @property
     def usable_bytes(self) -> int:
-        """All that this process may use: the cgroup limit, else the machine's memory."""
+        """Bytes that this process may use: the cgroup limit, else the machine's memory."""
         return self.cgroup_limit_bytes or self.total_bytes
 
 
@@ -119,7 +119,7 @@ class GpuProcess(msgspec.Struct, frozen=True):
     pid: int
     used_memory_bytes: int | None
     name: str | None = None  # program name, never the command line
-    user: str | None = None  # None if the process is not visible here, as from inside a container
+    user: str | None = None  # None if the process is not visible here, as in a container
 
 
 class HostReading(msgspec.Struct, frozen=True):
@@ -146,15 +146,15 @@ class GpuReading(msgspec.Struct, frozen=True):
     pcie_width: int | None = None
     clock_event_reasons: list[str] | None = None
     energy_j: float | None = None  # joules since the driver was loaded
-    slowed_s: dict[str, float] | None = None  # cause, heat or power, to seconds held back so far
-    fan_percent: float | None = None  # read every few readings only, because the call is slow
-    processes: list[GpuProcess] | None = None  # read every few readings only, too
+    slowed_s: dict[str, float] | None = None  # cause (heat, power) to seconds slowed so far
+    fan_percent: float | None = None  # only in some readings, because the call is slow
+    processes: list[GpuProcess] | None = None  # only in some readings, too
     power_over_s: float | None = None  # seconds that `power_w` is a mean over; 0: instantaneous
     unavailable: dict[str, str] = {}
 
 
 class Gpu(msgspec.Struct, frozen=True):
-    """One GPU as its vendor's library and CUDA see it, or torch where it is not NVIDIA's."""
+    """One GPU as its vendor's library and CUDA see it, or torch if it is not NVIDIA's."""
 
     index: int | None  # the index in NVML or AMD SMI, not CUDA's ordinal
     device: str | None  # name in cases, "cuda:0"; None if hidden from CUDA
@@ -184,23 +184,23 @@ class Gpu(msgspec.Struct, frozen=True):
     processes: list[GpuProcess] | None = None
     visible: bool = True  # False if hidden by CUDA_VISIBLE_DEVICES
     simulated: bool = False  # True only for the test device `fake:N`
-    # Cores of its NUMA node, "0-15,32-47", to which its workers are bound; None: they are not.
+    # Cores of its NUMA node, "0-15,32-47", to which its workers are bound; None if not bound.
     worker_cores: str | None = None
     unavailable: dict[str, str] = {}
-    l2_cache_bytes: int | None = None  # from CUDA; None where only NVML sees the GPU
+    l2_cache_bytes: int | None = None  # from CUDA; None if only NVML sees the GPU
     platform: str | None = None  # "ROCm 7.0", "XPU", "MPS", "TPU"; None: CUDA
 
     @property
     def runs_on(self) -> str:
-        """The name in `Backend.platforms` of what libraries reach it by."""
+        """Its platform by the names in `Backend.platforms`."""
         return "" if self.simulated else (self.platform or "CUDA").split()[0]
 
     @property
     def is_busy(self) -> bool:
-        """Whether others compute or draw on it, as long as nothing of ours runs there.
+        """Whether other processes use it; meaningless while we use it ourselves.
 
-        A card with ECC that just loads its driver, without persistence, may read 100% for a moment:
-        it clears its memory (nvml.h, nvmlDeviceGetUtilizationRates).
+        Without persistence mode, a card with ECC may read 100% for a moment while it loads the
+        driver and clears its memory (nvml.h, nvmlDeviceGetUtilizationRates).
         """
         wakes = self.persistence is False and self.ecc is True
         draws = (self.utilization_percent or 0.0) >= BUSY_PERCENT and not wakes
@@ -208,12 +208,12 @@ class Gpu(msgspec.Struct, frozen=True):
 
     @property
     def is_virtual(self) -> bool:
-        """Whether a virtual machine has it, whose own bus hides the real link."""
+        """Whether it is in a virtual machine, whose bus hides the real link."""
         return self.virtualization in ("passthrough", "vgpu")
 
     @property
     def is_cuda(self) -> bool:
-        """Whether torch calls it "cuda", as it calls AMD's GPUs too."""
+        """Whether torch calls it "cuda", which includes AMD's GPUs."""
         return (self.device or "").startswith("cuda")
 
     @property
@@ -222,12 +222,12 @@ class Gpu(msgspec.Struct, frozen=True):
 
     @property
     def is_soldered(self) -> bool:
-        """Whether its PCIe link says nothing: a laptop's board may have fewer lanes than NVML
+        """Whether its PCIe link cannot be judged: a laptop's board may have fewer lanes than NVML
         reports, and a Grace superchip's GPU has another link to its processor (nvtop#499)."""
         return self.is_laptop or re.match(r"NVIDIA G[BH]\d", self.name or "") is not None
 
     def is_below(self, capability: tuple[int, int]) -> bool:
-        """Whether its compute capability is known, and lower."""
+        """Whether its compute capability is known to be lower."""
         return () < version_numbers(self.compute_capability) < capability
 
 
@@ -278,12 +278,12 @@ class Machine(msgspec.Struct, frozen=True):
 
     @property
     def vendor(self) -> str:
-        """The vendor whose library is asked for readings: AMD's only where NVML does not work."""
+        """The vendor whose library gives readings: AMD's only if NVML does not work."""
         return "nvidia" if self.nvml.available else "amd"
 
     @property
     def exclusive(self) -> frozenset[str]:
-        """The GPUs that admit one process at a time; under MPS that one is its server."""
+        """The GPUs that admit one process at a time; under MPS that process is its server."""
         exclusive = (gpu for gpu in self.gpus if gpu.compute_mode == "exclusive_process")
         names = frozenset(gpu.device for gpu in exclusive if gpu.device is not None)
         return frozenset() if self.mps else names
@@ -297,7 +297,7 @@ class Package(msgspec.Struct, frozen=True):
 
     @property
     def cuda(self) -> tuple[int, ...]:
-        """The CUDA that it was built for; () if none."""
+        """The CUDA version that it was built for; () if none."""
         detail = self.detail or ""
         return version_numbers(detail) if detail.startswith("CUDA ") else ()
 

@@ -1,4 +1,4 @@
-"""The child process that asks AMD SMI, as `nvidia.probe` asks NVML: what alone imports amdsmi.
+"""The child process that asks AMD SMI, as `nvidia.probe` asks NVML; nothing else imports amdsmi.
 
 `cards`                     a list of the `Gpu` that it lists
 `sample SECONDS INDEX...`   a `GpuSample` of these GPUs every SECONDS, until it is killed
@@ -16,14 +16,14 @@ from ..nvidia.gpu_fields import normalise_bus_id, with_reasons
 from ..nvidia.nvml import GpuSample
 from ..nvidia.probe import answer
 
-# "N/A" and the highest number of a field's type, by which amdsmi.h marks what a card lacks.
+# Values for "the card has none": "N/A", and the largest numbers of a field's type (amdsmi.h).
 UNKNOWN = ("N/A", 0xFFFF, 0xFFFFFFFF)
 NOT_GIVEN = "AMD SMI has no value for it"
 NO_BUILD = "torch here is not a build for ROCm"
 
 
 class AmdSmi:
-    """The library, initialised; raises what its import or its start raises."""
+    """The initialised library; errors of its import and start pass through."""
 
     def __init__(self) -> None:
         import amdsmi
@@ -33,7 +33,7 @@ class AmdSmi:
         self.handles = amdsmi.amdsmi_get_processor_handles()
 
     def ask(self, name: str, handle: Any, field: str = "", *kinds: tuple[str, str]) -> Any:
-        """A `field` of what amdsmi_get_NAME answers; None where the card or version lacks it.
+        """The result of amdsmi_get_NAME, or a `field` of it; None if the card or version lacks it.
 
         `kinds` are members of the library's enumerations.
         """
@@ -53,7 +53,7 @@ class AmdSmi:
         return {
             "utilization_percent": self.ask("gpu_activity", handle, "gfx_activity"),
             "memory_used_bytes": memory_mb and memory_mb << 20,
-            # A card has one of the two.
+            # A card has only one of the two.
             "power_w": power_w or self.ask("power_info", handle, "average_socket_power"),
             "temperature_c": self.ask("temp_metric", handle, "", *heat),
             "sm_clock_mhz": self.ask("clock_info", handle, "clk", ("AmdSmiClkType", "GFX")),
@@ -61,7 +61,7 @@ class AmdSmi:
 
 
 def cards() -> list[Gpu]:
-    """The GPUs that AMD SMI lists, none where it does not work; only torch knows their `device`."""
+    """The GPUs that AMD SMI lists, without `device`, which only torch knows; [] if it fails."""
     try:
         smi = AmdSmi()
     except Exception:
@@ -87,7 +87,7 @@ def _card(smi: AmdSmi, index: int, handle: Any) -> Gpu:
 
 
 def samples(indices: Sequence[int], *, every_s: float) -> Iterator[GpuSample]:
-    """Readings of these GPUs every `every_s` seconds, for ever."""
+    """Readings of these GPUs every `every_s` seconds, endlessly."""
     try:
         smi = AmdSmi()
     except Exception as error:

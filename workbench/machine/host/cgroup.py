@@ -46,11 +46,8 @@ def _unescape(field: str) -> str:
 
 
 def groups(root: Path, controller: str) -> list[tuple[int, Path]]:
-    """This process's group and all its ancestors that govern `controller`, nearest first: the
-    version, which decides what files there are, and the folder of each.
-
-    Every ancestor counts: the kernel enforces the tightest limit on the way up.
-    """
+    """Version (1 or 2) and folder of this process's group for `controller` and of all its
+    ancestors, nearest first.  The kernel enforces the tightest limit of all of them."""
     membership = parse_membership(read_text(root / "proc/self/cgroup"))
     governing: list[tuple[int, Path]] = []
     for mount in parse_mounts(read_text(root / "proc/self/mountinfo")):
@@ -64,10 +61,10 @@ def groups(root: Path, controller: str) -> list[tuple[int, Path]]:
 
 
 def _below(path: str, mounted: str) -> list[str]:
-    """The parts of `path` under the mounted group; none where it lies outside the mount.
+    """The parts of `path` below the mounted group; [] if it lies outside the mount.
 
-    A container may see its host's path, or one that starts with `/..`: then the limits that it can
-    see are at the mount point.
+    A container may see its host's path, or one that starts with `/..`; the limits that it can see
+    are then at the mount point.
     """
     parts = [part for part in path.split("/") if part]
     top = [part for part in mounted.split("/") if part]
@@ -76,12 +73,12 @@ def _below(path: str, mounted: str) -> list[str]:
     return parts[len(top) :]
 
 
-# Version -> the files with the microseconds of run time and those of the period.
+# Version -> the files with the microseconds of run time and of the period.
 _QUOTA_NAMES = {1: ("cpu.cfs_quota_us", "cpu.cfs_period_us"), 2: ("cpu.max",)}
 
 
 def parse_quota(text: str) -> float | None:
-    """CPU bandwidth in cores, from run time and period; None: no limit."""
+    """CPU bandwidth in cores, from run time and period; None without a limit."""
     quota, _, period = text.strip().partition(" ")
     run_us, period_us = parse_int(quota) or 0, parse_int(period) or 0
     # "max" in v2 and -1 in v1 mean no limit.
@@ -100,7 +97,7 @@ def cpu_quota(root: Path) -> CoreLimit | None:
 
 
 def cpuset(root: Path) -> set[int] | None:
-    """The logical CPUs that the nearest control group leaves to this process."""
+    """The logical CPUs that the nearest control group allows this process."""
     for version, folder in groups(root, "cpuset"):
         name = "cpuset.cpus.effective" if version == 2 else "cpuset.effective_cpus"
         if cpus := cpulist(read_text(folder / name)):
@@ -116,11 +113,11 @@ _MEMORY_NAMES = {
 
 
 def memory_limits(root: Path, total_bytes: int) -> list[tuple[int, int]]:
-    """Every memory limit on the way up that lies below the machine's own memory, with the bytes
-    that are left before the group has to swap or is killed.
+    """The memory limits of this group and its ancestors, each with the bytes left before the group
+    swaps or is killed.
 
-    v1 spells "no limit" as a number near 2**63, hence the comparison with `total_bytes`.
-    Page cache that the kernel would drop first (`inactive_file`) counts as available.
+    Limits above `total_bytes` do not count, since v1 expresses "no limit" as a number near 2**63.
+    Page cache that the kernel drops first (`inactive_file`) counts as left.
     """
     limits = []
     for version, folder in groups(root, "memory"):

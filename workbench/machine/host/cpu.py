@@ -1,7 +1,7 @@
 """The CPU, and how many of its cores this process can really use.
 
 OpenMP, OpenBLAS and oneTBB before 2022.3 (oneTBB#190) respect affinity but not a cgroup quota, so
-thread settings must come from `Cpu.effective_cores`, which respects both, and Slurm.
+thread settings must come from `Cpu.effective_cores`, which respects both and Slurm's limit.
 """
 
 import math
@@ -22,11 +22,11 @@ from .sysfs import NOT_LINUX, parse_int, read_text
 def slurm_limit(environ: Mapping[str, str]) -> CoreLimit | None:
     """The CPUs that Slurm gave this task; Slurm may not enforce them by affinity.
 
-    `SLURM_CPUS_PER_TASK` is only set where it was asked for; `SLURM_CPUS_ON_NODE` counts the
-    step's CPUs on this node (Slurm docs, srun and sbatch output environment).
+    `SLURM_CPUS_PER_TASK` is only set on request; `SLURM_CPUS_ON_NODE` counts the step's CPUs on
+    this node (Slurm docs, srun and sbatch output environment).
     """
     if "SLURM_JOB_ID" not in environ:
-        return None  # left over from another shell
+        return None  # the variables are inherited from a shell outside of the job
     for name in ("SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE"):
         cores = parse_int(environ.get(name, ""))
         if cores is not None and cores > 0:
@@ -35,7 +35,7 @@ def slurm_limit(environ: Mapping[str, str]) -> CoreLimit | None:
 
 
 def core_limits(root: Path) -> list[CoreLimit]:
-    """Everything that limits the usable cores; the machine's own number comes first."""
+    """All limits on the usable cores, first the machine's own number."""
     mask = affinity_mask()  # taskset or a cpuset
     affinity = CoreLimit("affinity", float(len(mask)), "sched_getaffinity") if mask else None
     limits = (_logical_cores(root), affinity, cpu_quota(root), slurm_limit(os.environ))
@@ -51,16 +51,16 @@ def _logical_cores(root: Path) -> CoreLimit:
 
 
 def tightest(limits: list[CoreLimit]) -> tuple[int, str]:
-    """Usable cores, and the name of the limit that they come from.
+    """Usable cores, and the name of the limit that sets them.
 
-    Rounded down: a quota of 2.5 cores feeds 2 threads without throttling, not 3.
+    Rounded down, since a quota of 2.5 cores would throttle 3 threads.
     """
     whole = [(max(1, math.floor(limit.cores)), limit.name) for limit in limits]
     return min(whole, key=lambda pair: pair[0])  # the first of equals
 
 
 def read_cpu(root: Path) -> Cpu:
-    """Everything about the CPU; a field that the system hides is None, with a reason."""
+    """All facts about the CPU; a field that the system hides is None, with a reason."""
     limits = core_limits(root)
     effective, limited_by = tightest(limits)
     cores = {limit.name: limit.cores for limit in limits}
@@ -98,12 +98,12 @@ def read_cpu(root: Path) -> Cpu:
 
 def _ask_psutil(cpu: Cpu) -> Cpu:
     """Fill in the fields that psutil knows on macOS."""
-    import psutil  # 20 ms, and Linux does without it
+    import psutil  # takes 20 ms, and Linux does not need it
 
     try:
         clock = psutil.cpu_freq()
     except (OSError, RuntimeError, AttributeError):
-        clock = None  # psutil raises or lacks the function where the system does not say
+        clock = None  # psutil raises, or lacks the function, if the system does not report it
     return msgspec.structs.replace(
         cpu,
         model=platform.processor() or None,

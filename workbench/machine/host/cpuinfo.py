@@ -42,7 +42,7 @@ def parse_cpuinfo(text: str) -> list[Block]:
 
 
 def isa(blocks: list[Block]) -> Isa | None:
-    """The instruction sets that all CPUs have; None where the kernel lists none."""
+    """The instruction sets that all CPUs have; None if the kernel lists none."""
     listed = [block.get("flags", block.get("Features")) for block in blocks]
     lists = {words for words in listed if words}
     if not lists:
@@ -81,7 +81,7 @@ def _model(block: Block) -> str | None:
 
 
 def sockets_and_cores(blocks: list[Block]) -> tuple[int | None, int | None]:
-    """Counted from "physical id" and "core id" (x86); None where the kernel leaves them out."""
+    """Counts from "physical id" and "core id" (x86); None if the kernel does not list them."""
     pairs = {(b.get("physical id"), b.get("core id")) for b in blocks}
     if not pairs or any(None in pair for pair in pairs):
         return None, None

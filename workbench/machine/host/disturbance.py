@@ -1,7 +1,7 @@
-"""Notices what disturbs a measurement: other processes, a hypervisor, a quota, swapping, heat.
+"""Detects what disturbs a measurement: other processes, a hypervisor, a quota, swapping, heat.
 
-Every number is a difference between two readings of the kernel's counters, so nothing of ours runs
-in between.  Sources: proc(5) for /proc/vmstat; kernel docs admin-guide/cgroup-v2.rst (cpu.stat) and
+It compares two readings of the kernel's counters, so nothing of ours runs in between.  Sources:
+proc(5) for /proc/vmstat; kernel docs admin-guide/cgroup-v2.rst (cpu.stat) and
 scheduler/sched-bwc.rst (its v1 form); Intel SDM 3B, Thermal Monitoring and Protection, for the
 thermal events that the kernel counts under thermal_throttle.
 """
@@ -23,9 +23,9 @@ from .cgroup import groups, stat_value
 from .readings import busy_s, core_times, total_s
 from .sysfs import read_int, read_text
 
-NOTICEABLE = 0.25  # cores; any living system uses less than this in the background
+NOTICEABLE = 0.25  # cores; an ordinary system uses less in the background
 NAMED_SHARE = 0.25  # share of others' use above which a program is named
-SHORTEST_S = 0.2  # the kernel counts in ticks of 10 ms per core: a shorter time says nothing
+SHORTEST_S = 0.2  # shorter times are too few of the kernel's ticks, 10 ms per core
 STOLEN = 0.02  # share of our cores' time
 THROTTLED_PERIODS = 0.02  # share of the quota's periods
 SWAPPED_PAGES = 256  # 1 MiB in pages of 4 KiB; a page or two move at any time
@@ -35,7 +35,7 @@ _Disturbance = tuple[str, str, str]  # code, message, remedy
 
 @dataclass(frozen=True)
 class _Counters:
-    """The kernel's counts since boot; one that is missing here counts nothing."""
+    """The kernel's counts since boot; missing ones do not count."""
 
     at_s: float
     own_s: float  # CPU seconds of the run's own processes
@@ -51,7 +51,7 @@ class DisturbanceMonitor:
     def __init__(
         self, effective_cores: int, own: Callable[[], Iterable[int]], *, root: Path = Path("/")
     ) -> None:
-        """`own` gives the ids of the processes that are part of the run."""
+        """`own` returns the ids of the processes of the run."""
         self._cores, self._own, self._root = effective_cores, own, root
         self._allowed = allowed_cores()
         self._found: dict[str, _Disturbance] = {}  # by code, up to the last pause
@@ -62,13 +62,13 @@ class DisturbanceMonitor:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Leave out what happens during the block."""
+        """Ignore disturbances during the block."""
         self._look()
         yield
         self._begin()
 
     def warnings(self, subject: str) -> list[Warning]:
-        """Warnings about `subject` for everything that disturbed it, pauses left out."""
+        """Warnings about `subject` for all disturbances outside of pauses."""
         self._look()
         return [Warning(*found, subject) for found in self._found.values()]
 
@@ -78,10 +78,8 @@ class DisturbanceMonitor:
         self._found |= {each[0]: each for each in found}
 
     def _foreign_cores(self, now: _Counters) -> float:
-        """Mean number of cores that others used meanwhile, from 0 to all.
-
-        0 also where too little time has passed, or where the counters contradict each other.
-        """
+        """Mean number of cores that others used meanwhile; 0 if too little time has passed or the
+        counters contradict each other."""
         before, most = self._before, len(self._allowed)
         elapsed_s, own_s = now.at_s - before.at_s, now.own_s - before.own_s
         if elapsed_s < SHORTEST_S:
@@ -93,14 +91,14 @@ class DisturbanceMonitor:
     def _busy(self, now: _Counters) -> Iterator[_Disturbance]:
         foreign_cores = self._foreign_cores(now)
         free = len(self._allowed) - foreign_cores
-        if foreign_cores >= NOTICEABLE and free < self._cores:  # fewer than our candidates use
+        if foreign_cores >= NOTICEABLE and free < self._cores:  # too few left for our candidates
             busiest = " and ".join(self._busiest(foreign_cores, now))
             which = f" (mostly {busiest})" if busiest else ""
             used = f"other processes used {foreign_cores:.1f} of {len(self._allowed)} cores"
             yield "busy_machine", used + which, "stop them and rerun"
 
     def _busiest(self, foreign_cores: float, now: _Counters) -> list[str]:
-        """Names of at most two programs that used a good part of it, as far as they are visible."""
+        """Names of at most two visible programs that used a good part of it."""
         used_s, own = dict[str, float](), set(self._own())
         for pid, (name, cpu_s) in _programs().items():
             _, before_s = self._programs.get(pid, (name, 0.0))
@@ -140,7 +138,7 @@ def _cpu_seconds(pids: Iterable[int]) -> float:
     total = 0.0
     for pid in pids:
         with suppress(psutil.Error):
-            # User and system of itself, and on Linux those of its children; then waiting for disks.
+            # User and system time, its own and on Linux that of its children.
             total += sum(psutil.Process(pid).cpu_times()[:4])
     return total
 
@@ -150,7 +148,7 @@ def _programs() -> dict[int, tuple[str, float]]:
     programs = {}
     for process in psutil.process_iter(["name", "cpu_times"]):
         times = process.info["cpu_times"]
-        # A program chooses its name freely, and it is shown on a terminal.
+        # A program chooses its name freely, and the name is shown on a terminal.
         name = shown(process.info["name"] or "")
         if name and times is not None:
             programs[process.pid] = (name, times.user + times.system)
@@ -158,7 +156,7 @@ def _programs() -> dict[int, tuple[str, float]]:
 
 
 def parse_swapped(text: str) -> int:
-    """Pages moved to or from swap; psutil would print a warning where /proc/vmstat is missing."""
+    """Pages moved to or from swap; psutil would print a warning if /proc/vmstat is missing."""
     return stat_value(text, "pswpin") + stat_value(text, "pswpout")
 
 

@@ -1,10 +1,10 @@
-"""Derives from the instruction set whether a precision is native, and how fast it can be at most.
+"""Derives from the instruction set whether a precision is native, and an upper bound of its rate.
 
 Operations per cycle and core count a multiply-add as two, with two vector units of the widest
 kind: Intel 64 and IA-32 Architectures Optimization Reference Manual (AVX2 and AVX-512 FMA, VNNI,
 AMX: 1,024 BF16 and 2,048 INT8 operations per cycle), Software Optimization Guide for AMD Zen 4
-and Zen 5 (no more than these).  The bound can prove a rate wrong, but does not say how good it is.
-It assumes a very high clock, because Linux may report one without the boost (see
+and Zen 5 (no more than these).  The bound can prove a rate impossible, not that it is good.  It
+assumes a very high clock, since Linux may report one without boost (see
 `topology.max_frequency_mhz`).
 """
 
@@ -50,7 +50,7 @@ def having(precision: str, cpu: Cpu) -> str | None:
 
 def lacking(precision: str, cpu: Cpu) -> str | None:
     """The extensions for `precision`, in words, if this CPU has none of them; None if it has one or
-    the kernel does not say."""
+    if unknown."""
     extensions = [
         (getattr(cpu.isa, field), name)
         for field, name in _NATIVE.get(precision, ())
@@ -62,9 +62,9 @@ def lacking(precision: str, cpu: Cpu) -> str | None:
 
 
 def bound_ops_per_s(precision: str, cpu: Cpu, threads: int) -> float | None:
-    """Operations per second that `threads` cores cannot exceed; None where that is unknown."""
+    """Operations per second that `threads` cores cannot exceed; None if unknown."""
     if cpu.architecture not in X86:
-        return None  # the registers do not show vendors' coprocessors (Apple's AMX)
+        return None  # flags do not show coprocessors such as Apple's AMX
     rates = _PER_CYCLE.get(precision, {})
     per_cycle = max((rates[field] for field in rates if getattr(cpu.isa, field)), default=None)
     if per_cycle is None:

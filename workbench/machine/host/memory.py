@@ -1,7 +1,7 @@
 """Main memory and swap, with the control group's limit applied.
 
-On Linux /proc/meminfo (proc(5)) is read directly: importing psutil takes 20 ms, a tenth of what
-`workbench detect` takes.
+On Linux /proc/meminfo (proc(5)) is read directly, since importing psutil takes 20 ms, a tenth of
+`workbench detect`.
 """
 
 import re
@@ -11,7 +11,7 @@ from ...records.machine import Memory
 from .cgroup import memory_limits
 from .sysfs import read_text
 
-_KIB = 1024  # /proc/meminfo says "kB" and means KiB
+_KIB = 1024  # "kB" in /proc/meminfo means KiB
 _SWAP = ("swap_total_bytes", "swap_used_bytes")
 
 
@@ -22,7 +22,7 @@ def parse_meminfo(text: str) -> dict[str, int]:
 
 
 def system_memory(root: Path = Path("/")) -> tuple[int, int] | None:
-    """Total and available bytes of the whole machine, or None where the kernel does not say."""
+    """Total and available bytes of the whole machine; None if unknown."""
     sizes = parse_meminfo(read_text(root / "proc/meminfo"))
     if "MemTotal" not in sizes:
         return None
@@ -53,7 +53,7 @@ def read_memory(root: Path) -> Memory:
 
 def _portable_memory() -> Memory:
     """The same from psutil: for macOS and sandboxes that hide /proc."""
-    import psutil  # 20 ms, and Linux does without it
+    import psutil  # takes 20 ms, and Linux does not need it
 
     try:
         memory, swap = psutil.virtual_memory(), psutil.swap_memory()

@@ -1,7 +1,7 @@
-"""Reads how busy, fast and warm the CPU is now; small files, read between turns.
+"""Reads the CPU's current utilisation, clock, temperature and power from small files.
 
-The clock and the temperature do not come from psutil: its clock falls back to the nominal one of
-/proc/cpuinfo, and its temperatures take every sensor of the machine, slow disks included.
+Clock and temperature do not come from psutil: its clock falls back to the nominal one of
+/proc/cpuinfo, and its temperatures read all sensors of the machine, even slow disks.
 Sources: kernel docs admin-guide/pm/cpufreq.rst (scaling_cur_freq), hwmon/sysfs-interface.rst,
 power/powercap/powercap.rst (energy_uj).
 """
@@ -23,11 +23,11 @@ _CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
 
 _BUSY = ("user", "nice", "system", "irq", "softirq")  # guest time is part of user time
 _IDLE = ("idle", "iowait", "steal")
-UNWRAPPED_S = 60.0  # at 1 kW even the smallest counter known, 65.5 kJ, lasts longer
+UNWRAPPED_S = 60.0  # in which no counter wraps: the smallest known, 65.5 kJ, lasts 65 s at 1 kW
 
 
 class HostReader:
-    """Takes one reading after the other; use and power are means since the reading before."""
+    """Takes readings; utilisation and power are means since the previous reading."""
 
     def __init__(self, *, root: Path = Path("/")) -> None:
         self._root, self._allowed = root, allowed_cores()
@@ -36,7 +36,7 @@ class HostReader:
         self._used_j = self._over_s = 0.0  # counted since the last reading
 
     def read(self) -> HostReading:
-        """The state now; what cannot be read has a reason."""
+        """The current state; values that cannot be read have a reason."""
         memory = read_memory(self._root)
         available = memory.unavailable.get("available_bytes", memory.available_bytes)
         found: dict[str, Any] = {
@@ -60,7 +60,7 @@ class HostReader:
         return 100.0 * min(1.0, max(0.0, busy / total))
 
     def _frequency(self) -> float | str:
-        """The fastest of the cores that count: idle ones report their lowest clock."""
+        """The clock of the fastest usable core, since idle ones report their lowest clock."""
         cpus = self._root / "sys/devices/system/cpu"
         files = [cpus / f"cpu{core}/cpufreq/scaling_cur_freq" for core in self._allowed]
         clocks = [khz for khz in map(read_int, files) if khz]
@@ -80,7 +80,7 @@ class HostReader:
         return max(temperatures) / 1000
 
     def count_energy(self) -> str:
-        """Add what the packages used since the last call; returns why they cannot be read."""
+        """Add the energy since the last call; returns why it cannot be read, else ""."""
         before, began = self._energy_j, self._at
         (self._energy_j, why), self._at = package_energy_j(self._root), time.monotonic()
         used_j = used_energy_j(before, self._energy_j, self._at - began)
@@ -89,7 +89,7 @@ class HostReader:
         return why
 
     def _power(self) -> float | str:
-        """Mean of all packages together since the last reading."""
+        """Mean watts of all packages together since the last reading, or why they are unknown."""
         why = self.count_energy()
         used_j, over_s = self._used_j, self._over_s
         self._used_j = self._over_s = 0.0
@@ -99,9 +99,9 @@ class HostReader:
 
 
 def package_energy_j(root: Path = Path("/")) -> tuple[list[float] | None, str]:
-    """Joules that each CPU package has used since its counter began, or None and the reason."""
+    """Joules on the counter of each CPU package, or None and the reason."""
     zones = sorted((root / "sys/class/powercap").glob("intel-rapl:[0-9]*"))
-    # psys counts the whole platform, packages included.
+    # psys counts the whole platform, with the packages.
     packages = [
         zone
         for zone in zones
@@ -119,7 +119,7 @@ def package_energy_j(root: Path = Path("/")) -> tuple[list[float] | None, str]:
 def used_energy_j(
     before: list[float] | None, now: list[float] | None, elapsed_s: float
 ) -> float | None:
-    """Joules that all packages used in `elapsed_s`; None where a counter may have begun anew."""
+    """Joules that all packages used in `elapsed_s`; None if a counter may have wrapped."""
     if before is None or now is None or len(before) != len(now) or elapsed_s > UNWRAPPED_S:
         return None
     used = [late - early for early, late in zip(before, now, strict=True)]
@@ -127,12 +127,12 @@ def used_energy_j(
 
 
 def core_times(cores: Iterable[int]) -> dict[int, Any]:
-    """psutil's times of these cores since boot, in seconds by kind; {} where it cannot read any."""
+    """psutil's times of these cores since boot, in seconds by kind; {} if it cannot read them."""
     try:
         times = psutil.cpu_times(percpu=True)
     except OSError:
         return {}
-    chosen, numbers = sorted(cores), sorted(online_cpus(Path("/")))  # psutil leaves them out
+    chosen, numbers = sorted(cores), sorted(online_cpus(Path("/")))  # psutil has no core numbers
     if len(chosen) == len(times):  # lxcfs shows a container its own cores, numbered from 0
         numbers = chosen
     elif len(numbers) != len(times):  # in some containers psutil sees fewer than sysfs shows
@@ -142,7 +142,7 @@ def core_times(cores: Iterable[int]) -> dict[int, Any]:
 
 
 def busy_s(times: Any) -> float:
-    """Seconds used by programs and the kernel; time stolen by a hypervisor is not among them."""
+    """Seconds used by programs and the kernel, without time stolen by a hypervisor."""
     return sum(getattr(times, kind, 0.0) for kind in _BUSY)
 
 

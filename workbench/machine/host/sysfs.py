@@ -1,4 +1,4 @@
-"""Reads the kernel's small text files; a missing one is an answer, not an error."""
+"""Reads the kernel's small text files; a missing one is not an error."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ _LARGEST = 1 << 64  # the kernel's counters are 64 bits wide
 
 
 def read_text(path: Path) -> str:
-    """The file's text; "" where it is missing or not ours to read."""
+    """The file's text; "" if it is missing or not readable."""
     try:
         return path.read_bytes().decode("utf-8", "replace")
     except (OSError, ValueError):  # ValueError: a NUL in a path that came from another file
@@ -20,7 +20,7 @@ def read_int(path: Path) -> int | None:
 
 
 def parse_int(text: str) -> int | None:
-    """A decimal integer of at most 64 bits, or None for anything else ("max", "", garbage)."""
+    """A decimal integer of at most 64 bits, or None for anything else such as "max"."""
     try:
         value = int(text.strip())
     except ValueError:

@@ -15,12 +15,12 @@ _UNITS = {"K": 1024, "M": 1024**2, "G": 1024**3}
 
 
 def online_cpus(root: Path) -> set[int]:
-    """The logical CPUs that are switched on; none where the kernel does not say."""
+    """The logical CPUs that are online; empty if unknown."""
     return cpulist(read_text(root / _CPUS / "online"))
 
 
 def sockets_and_cores(root: Path, cpus: set[int]) -> tuple[int | None, int | None]:
-    """Sockets and physical cores; None each where the kernel does not say."""
+    """Sockets and physical cores, each None if unknown."""
     folders = [root / _CPUS / f"cpu{cpu}/topology" for cpu in cpus]
     siblings = [cpulist(read_text(folder / "thread_siblings_list")) for folder in folders]
     if not all(siblings):
@@ -31,7 +31,7 @@ def sockets_and_cores(root: Path, cpus: set[int]) -> tuple[int | None, int | Non
 
 
 def caches(root: Path, cpus: set[int]) -> list[Cache]:
-    """Every kind of cache with its number of instances, level by level; [] where hidden."""
+    """Every kind of cache with its number of instances, by level; [] if hidden."""
     counts: Counter[tuple[int, str, int]] = Counter()
     covered: dict[str, set[int]] = {}
     for cpu in sorted(cpus):
@@ -60,7 +60,7 @@ def parse_size(text: str) -> int | None:
 
 
 def numa_nodes(root: Path) -> int | None:
-    """Memory nodes; None where the kernel does not say."""
+    """Number of memory nodes; None if unknown."""
     return len(cpulist(read_text(root / "sys/devices/system/node/online"))) or None
 
 
@@ -71,7 +71,7 @@ def smt(root: Path) -> bool | None:
 
 
 def efficiency_cores(root: Path) -> int | None:
-    """Number of logical CPUs of the slower kind: Intel's by their own PMU, arm64's by capacity.
+    """Number of logical CPUs of the slower kind: on Intel by their own PMU, on arm64 by capacity.
 
     Sources: kernel docs ABI/testing/sysfs-devices-system-cpu (cpu_capacity), and the event
     sources cpu_core and cpu_atom of Intel's hybrid processors.

@@ -1,7 +1,7 @@
 """Asks libcuda by ctypes for the devices that this process may use, in CUDA's order.
 
-Runs in a child process (see `probe`), because cuInit can hang, and a process that has called
-it can no longer fork.  No context is made, so nothing is allocated on any GPU.
+Runs in a child process (see `probe`), because cuInit can hang, and a process that has called it
+can no longer fork.  It creates no context, so it allocates nothing on a GPU.
 Source: cuda.h, CUDA Driver API 12 and 13.
 """
 
@@ -32,7 +32,7 @@ class CudaDevice(msgspec.Struct, frozen=True):
     """One device that CUDA lets this process use; `ordinal` is the N of `cuda:N`."""
 
     ordinal: int
-    uuid: str | None = None  # the MIG instance's where there is one, else the GPU's
+    uuid: str | None = None  # that of the MIG instance if there is one, else of the GPU
     gpu_uuid: str | None = None  # the whole GPU's
     pci_bus_id: str | None = None
     name: str | None = None
@@ -83,7 +83,7 @@ def _reason(code: int) -> Reason:
         given = os.environ[VISIBLE_DEVICES]
         message = f"CUDA finds no GPU with {VISIBLE_DEVICES}={given!r} (CUDA {code})"
         remedy = f"`unset {VISIBLE_DEVICES}`, or name GPUs that exist"
-        if in_job():  # the other GPUs may be those of other jobs
+        if in_job():  # other GPUs may belong to other jobs
             remedy = "ask the scheduler for a GPU, as by `--gres=gpu:1` of Slurm"
         return Reason("hidden", message, remedy)
     if code == _NO_SYMBOL:
@@ -108,7 +108,7 @@ def _device(library: Any, ordinal: int) -> CudaDevice:
     gpu_uuid = _uuid(library, "cuDeviceGetUuid", device)
     return CudaDevice(
         ordinal=ordinal,
-        # Only _v2 distinguishes a MIG instance from its GPU.
+        # Only _v2 gives the UUID of a MIG instance.
         uuid=_uuid(library, "cuDeviceGetUuid_v2", device) or gpu_uuid,
         gpu_uuid=gpu_uuid,
         pci_bus_id=None if bus_id is None else normalise_bus_id(bus_id),
@@ -121,7 +121,7 @@ def _device(library: Any, ordinal: int) -> CudaDevice:
 
 
 def _number(library: Any, name: str, *arguments: int, kind: Any = ctypes.c_int) -> int | None:
-    """The number that a function writes where its first argument points; None if it fails."""
+    """The number that a function writes to its first argument; None if it fails."""
     value = kind()
     code = _call(library, name, ctypes.byref(value), *arguments)
     return int(value.value) if code == _SUCCESS else None
@@ -134,7 +134,7 @@ def _text(library: Any, name: str, device: int) -> str | None:
 
 
 def _uuid(library: Any, function: str, device: int) -> str | None:
-    """Bare hexadecimal groups: CUDA knows no prefix `GPU-` or `MIG-`."""
+    """The UUID as hexadecimal groups, without NVML's prefix `GPU-` or `MIG-`."""
     raw = ctypes.create_string_buffer(_UUID_BYTES)
     if _call(library, function, raw, device) != _SUCCESS or not any(raw.raw):
         return None

@@ -38,7 +38,7 @@ def _file() -> _File:
 
 
 def nvml_text(code: int) -> str:
-    """One line for `unavailable`: plain words, then the code to search for."""
+    """One line for `unavailable`: plain words, and the code to search for."""
     meaning = _file().meanings["NVML"].get(str(code))
     return f"{meaning.message} (NVML {code})" if meaning else f"NVML error {code}"
 
@@ -55,7 +55,7 @@ def error_reason(api: str, code: int) -> Reason:
 
 
 def loading_failure(library: str, error: OSError) -> Reason:
-    """The reason why `library` does not load; dlopen gives it only in words."""
+    """Why `library` does not load, from the message of dlopen, which has no code."""
     if str(error).startswith(f"{library}: cannot open shared object file: No such file"):
         hint = _hint("container" if container() else "driver")
         return Reason("library_missing", f"{library} is not installed", hint)
@@ -63,7 +63,7 @@ def loading_failure(library: str, error: OSError) -> Reason:
 
 
 def _hint(hint: str) -> str:
-    """The sentence of that name in [hints]; another sentence is itself."""
+    """The sentence of that name in [hints], else `hint` itself."""
     hints = _file().hints
     if hint == "container":
         return hints.get(container() or "", hints[hint])

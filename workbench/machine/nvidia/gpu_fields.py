@@ -12,7 +12,7 @@ from ...text.sanitize import shown
 from ..host.sysfs import read_text
 
 _BUS_ID = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.([0-7]))?", re.I)
-# Fields that are never read from the driver, or by CUDA alone.
+# Fields that are not read from the driver, or only by CUDA.
 _NOT_READ = {"index", "device", "pcie", "visible", "simulated", "worker_cores", "unavailable"}
 _NOT_READ |= {"l2_cache_bytes", "platform"}
 _FIELDS = tuple(name for name in Gpu.__struct_fields__ if name not in _NOT_READ)
@@ -41,10 +41,10 @@ def with_reasons(gpu: Gpu, reason: str) -> Gpu:
 
 
 def gpu_process(pid: int, used_memory_bytes: int | None, root: Path = Path("/")) -> GpuProcess:
-    """The process with its name and user; without them if `pid` is of another pid namespace."""
+    """The process with its name and user; without them if `pid` is in another pid namespace."""
     folder = root / "proc" / str(pid)
-    # A program chooses its name freely, and it is shown on a terminal.
+    # A program chooses its name freely, and the name is shown on a terminal.
     name, user = shown(read_text(folder / "comm").strip()) or None, None
-    with suppress(KeyError, OSError):  # KeyError: a number without a name
+    with suppress(KeyError, OSError):  # KeyError: the user id has no name
         user = pwd.getpwuid(folder.stat().st_uid).pw_name if name else None
     return GpuProcess(pid, used_memory_bytes, name, user)

@@ -1,8 +1,8 @@
 """Joins NVML's GPUs and CUDA's devices into one list, and finds the cores near each.
 
-They are matched by UUID, else by PCI bus id, never by position: NVML counts in the order of the
-bus, CUDA in its own order and after CUDA_VISIBLE_DEVICES.  GPUs whose UUID and bus id cannot be
-read take the devices that are left, if there are as many of these, and lose NVML's numbers.
+They are matched by UUID, else by PCI bus id, never by position, since NVML follows the order of the
+bus, CUDA its own order and CUDA_VISIBLE_DEVICES.  GPUs without readable UUID and bus id get the
+remaining devices, if their numbers agree, and lose NVML's indices.
 """
 
 import os
@@ -28,24 +28,24 @@ _NVIDIA_VENDOR = "0x10de"
 _DISPLAY_CLASS = "0x03"  # PCI base class 03: VGA and 3D controllers
 _WHOLE_GPU_ONLY = "NVML gives it for the whole GPU only, not for this MIG instance"
 IN_JOB = " in a batch job"
-# Variables by which a user places OpenMP's threads.
+# Variables with which users place OpenMP's threads.
 _USERS = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PLACES", "OMP_PROC_BIND")
 _DISCRETE = "NVML does not support it on this GPU"
 
 
 def join(gpus: list[Gpu], nvml: Nvml, cuda: CudaAnswer, visible_devices: str | None) -> list[Gpu]:
-    """One `Gpu` for each that either of the two knows; `device` is set where CUDA can use it.
+    """One `Gpu` for each that either of the two knows; `device` is set if CUDA can use it.
 
-    `visible_devices` is the value of CUDA_VISIBLE_DEVICES, None where it is not set.
+    `visible_devices` is the value of CUDA_VISIBLE_DEVICES, None if it is not set.
     """
     gpus, left = list(gpus), list(cuda.devices)
     partners = [_take(gpu, left) for gpu in gpus]
-    if len(left) == 1:  # all others are accounted for
+    if len(left) == 1:  # all others are matched
         free = [n for n, gpu in enumerate(gpus) if not partners[n] and _may_be(gpu, left[0])]
         if len(free) == 1:
             partners[free[0]] = left.pop()
     unread = [n for n, gpu in enumerate(gpus) if gpu.uuid is None and gpu.pci_bus_id is None]
-    if len(left) == len(unread) > 1:  # the same cards, but nothing says which has which number
+    if len(left) == len(unread) > 1:  # the same cards, but it is unknown which is which
         for n in unread:
             gpus[n], partners[n] = msgspec.structs.replace(gpus[n], index=None), left.pop(0)
     joined = [
@@ -56,8 +56,8 @@ def join(gpus: list[Gpu], nvml: Nvml, cuda: CudaAnswer, visible_devices: str | N
 
 
 def _take(gpu: Gpu, devices: list[CudaDevice]) -> CudaDevice | None:
-    """Remove and return the device whose identity shows that it is this GPU."""
-    # CUDA's have no prefix `GPU-` or `MIG-`.
+    """Remove and return the device that is this GPU by its identity."""
+    # CUDA's UUIDs have no prefix `GPU-` or `MIG-`.
     uuid = gpu.uuid and gpu.uuid.split("-", 1)[-1].lower()
     by_uuid = [d for d in devices if uuid and uuid in (d.uuid, d.gpu_uuid)]
     by_bus = [d for d in devices if gpu.pci_bus_id is not None and gpu.pci_bus_id == d.pci_bus_id]
@@ -68,9 +68,9 @@ def _take(gpu: Gpu, devices: list[CudaDevice]) -> CudaDevice | None:
 
 
 def _may_be(gpu: Gpu, device: CudaDevice) -> bool:
-    """Whether nothing known speaks against the device being this GPU."""
+    """Whether the device may be this GPU by all that is known."""
     if device.integrated:
-        # A Jetson's GPU has different UUIDs in NVML and CUDA; both say that it shares the memory.
+        # A Jetson's GPU has different UUIDs in NVML and CUDA, but both report shared memory.
         return _shares_memory(gpu)
     by_uuid = gpu.uuid is not None and device.uuid is not None
     return not by_uuid and (gpu.pci_bus_id is None or device.pci_bus_id is None)
@@ -82,7 +82,7 @@ def _shares_memory(gpu: Gpu) -> bool:
 
 
 def _merge(gpu: Gpu, device: CudaDevice) -> Gpu:
-    """The GPU with its name in CUDA, and with CUDA's values where NVML has none."""
+    """The GPU with its device name, and with CUDA's values if NVML has none."""
     known = {
         "uuid": device.uuid and f"GPU-{device.uuid}",
         "pci_bus_id": device.pci_bus_id,
@@ -97,13 +97,13 @@ def _merge(gpu: Gpu, device: CudaDevice) -> Gpu:
     reasons = {f: reason for f, reason in gpu.unavailable.items() if f not in changes}
     changes["device"] = f"cuda:{device.ordinal}"
     if _shares_memory(gpu) and device.integrated is False and device.memory_total_bytes:
-        # The GPU has its own memory after all: report that, not the system's.
+        # The GPU has its own memory after all, so report that, not the system's.
         changes["memory_total_bytes"] = device.memory_total_bytes
         changes["memory_used_bytes"] = None
         del reasons["memory_total_bytes"]
         reasons["memory_used_bytes"] = _DISCRETE
     if device.uuid is not None and device.gpu_uuid not in (None, device.uuid):
-        # The process sees one MIG instance: its size counts, not the whole GPU's.
+        # The process sees one MIG instance, whose size counts, not that of the whole GPU.
         changes |= {f: v for f, v in known.items() if v is not None}
         changes["uuid"] = f"MIG-{device.uuid}"
         for name in ("memory_used_bytes", "power_w", "processes"):
@@ -112,8 +112,8 @@ def _merge(gpu: Gpu, device: CudaDevice) -> Gpu:
 
 
 def as_detected(readings: Iterable[GpuReading], gpus: Iterable[Gpu]) -> list[GpuReading]:
-    """NVML's readings, without those of a whole GPU where CUDA sees one MIG instance of it, and
-    without the system's memory where the GPU has its own."""
+    """NVML's readings, without those of a whole GPU if CUDA sees one MIG instance of it, and
+    without the system's memory if the GPU has its own."""
     of_whole = ("memory_used_bytes", "power_w", "energy_j", "processes")
     wrong: dict[int | None, dict[str, str]] = {}
     for gpu in gpus:
@@ -132,7 +132,7 @@ def as_detected(readings: Iterable[GpuReading], gpus: Iterable[Gpu]) -> list[Gpu
 
 
 def _without_cuda(gpu: Gpu, cuda: CudaAnswer, visible_devices: str | None) -> Gpu:
-    """A GPU that NVML lists and CUDA does not offer."""
+    """A GPU that NVML lists but CUDA does not."""
     reason = cuda.driver.reason
     hidden = visible_devices is not None and (reason is None or reason.code == "hidden")
     if gpu.uuid is None and gpu.pci_bus_id is None:
@@ -148,19 +148,19 @@ def _without_cuda(gpu: Gpu, cuda: CudaAnswer, visible_devices: str | None) -> Gp
 
 
 def _cuda_only(device: CudaDevice, nvml: Nvml) -> Gpu:
-    """A GPU that CUDA offers and NVML does not list, as in a container without `utility`."""
+    """A GPU that CUDA lists but NVML does not, as in a container without `utility`."""
     text = _said("NVML", nvml.reason) if nvml.reason else "NVML does not list this GPU"
     return _merge(with_reasons(Gpu(None, None, None, None, None), text), device)
 
 
 def _said(api: str, reason: Reason | None) -> str:
-    """The message after the name of its API, with which many messages begin already."""
+    """The message with the name of its API in front, unless it begins with that."""
     message = reason.message if reason else "no reason"
     return message if message.startswith(f"{api} ") else f"{api}: {message}"
 
 
 def on_the_bus(root: Path) -> list[str]:
-    """PCI addresses of NVIDIA GPUs, from sysfs: known even without a driver."""
+    """PCI addresses of NVIDIA GPUs, from sysfs, which needs no driver."""
     return [
         device.name
         for device in sorted((root / "sys/bus/pci/devices").glob("*"))
@@ -170,7 +170,7 @@ def on_the_bus(root: Path) -> list[str]:
 
 
 def without_driver(nvml: Nvml, root: Path) -> Nvml:
-    """NVML's answer, corrected where the bus shows GPUs that have no driver."""
+    """NVML's answer, corrected if the bus shows GPUs without a driver."""
     reason = nvml.reason
     if nvml.available or reason is None or reason.code not in ABSENT:
         return nvml
@@ -183,17 +183,17 @@ def without_driver(nvml: Nvml, root: Path) -> Nvml:
 
 
 def has_mps(root: Path) -> bool:
-    """Whether the daemon of the Multi-Process Service has its pipe (NVIDIA MPS manual)."""
+    """Whether the daemon of the Multi-Process Service runs, by its pipe (NVIDIA MPS manual)."""
     pipes = os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or root / "tmp/nvidia-mps"
-    return os.access(Path(pipes, "control"), os.F_OK)  # a folder of another user raises nothing
+    return os.access(Path(pipes, "control"), os.F_OK)  # does not raise for another user's folder
 
 
 def placed(gpus: list[Gpu], root: Path = Path("/")) -> list[Gpu]:
-    """The GPUs with their `worker_cores`, to which their workers are bound; None where there is no
-    choice between cores, or the user has made it.
+    """The GPUs with their `worker_cores`, to which their workers are bound; None if all cores are
+    equally near, or if the user has placed the threads.
 
-    From a core of another memory node every copy to the GPU crosses the link between the
-    processors.  Source: kernel docs, ABI/testing/sysfs-bus-pci (local_cpulist).
+    From a core of another memory node, every copy to the GPU crosses the link between processors.
+    Source: kernel docs, ABI/testing/sysfs-bus-pci (local_cpulist).
     """
     allowed = affinity_mask()
     by_user = allowed not in (online_cpus(root), cpuset(root)) or any(map(os.environ.get, _USERS))
@@ -218,12 +218,12 @@ def as_cpulist(cpus: set[int]) -> str:
 
 
 def cuda_remedy(machine: Machine) -> str | None:
-    """The remedy where CUDA cannot use a GPU that NVML lists; None if none is known."""
+    """The remedy if CUDA cannot use a GPU that NVML lists; None if none is known."""
     reason = machine.cuda.reason
     if reason is not None and reason.code == "no_device":
         split = next((gpu.index for gpu in machine.gpus if gpu.visible and gpu.mig), None)
         if split is not None:
-            if machine.os.container:  # only the host can make instances, and it may have some
+            if machine.os.container:  # only the host can create instances, and may have some
                 given = "start the container with one, as by `--gpus device=GPU:INSTANCE`"
                 return f"MIG is on, and no instance is here: {given}"
             made = f"`sudo nvidia-smi mig -i {split} -cgi PROFILE -C`"
@@ -232,10 +232,10 @@ def cuda_remedy(machine: Machine) -> str | None:
 
 
 def no_gpu(machine: Machine) -> Reason | None:
-    """Why no GPU can be measured here; None where one can.
+    """Why no GPU can be measured here; None if one can.
 
-    The code is `no_gpu` only if NVML and CUDA agree, and `gpu_unknown` if one of them failed in a
-    way that proves nothing.
+    The code is `no_gpu` only if NVML and CUDA agree, and `gpu_unknown` if an error of one of them
+    leaves it open.
     """
     if any(gpu.device is not None for gpu in machine.gpus):
         return None

@@ -1,4 +1,4 @@
-"""Asks NVML for all GPUs: their facts once, their readings again and again, their links.
+"""Asks NVML about all GPUs: facts once, readings repeatedly, and links.
 
 Runs in a child process (see `probe`): a lost GPU can crash or hang NVML.
 """
@@ -26,9 +26,9 @@ class NvmlHeader(msgspec.Struct, frozen=True):
 
 
 class GpuSample(msgspec.Struct, frozen=True):
-    """The readings of the GPUs at one moment; `reason` where NVML gave none."""
+    """The readings of the GPUs at one moment, or the `reason` why NVML gave none."""
 
-    monotonic_s: float  # on the machine's monotonic clock, which its processes share
+    monotonic_s: float  # on the monotonic clock, which all processes share
     gpus: list[GpuReading]
     reason: Reason | None = None
 
@@ -59,10 +59,10 @@ def _with_hint(failure: Failure) -> str:
 
 
 class Links(msgspec.Struct, frozen=True):
-    """The link between each pair of GPUs: "NVLink", or the path over PCIe, with "+P2P" where they
-    can read each other's memory; `reason` where NVML cannot be asked."""
+    """The link between each pair of GPUs: "NVLink", or the path over PCIe, with "+P2P" if they can
+    read each other's memory; `reason` if NVML cannot be asked."""
 
-    matrix: list[list[str]]  # by NVML's numbers; "" on the diagonal, "?" where NVML does not say
+    matrix: list[list[str]]  # by NVML's indices; "" on the diagonal, "?" if unknown
     reason: Reason | None = None
 
 
@@ -99,7 +99,7 @@ def _link(query: Query, one: Any, two: Any) -> str:
 
 
 def samples(indices: Sequence[int], *, every_s: float) -> Iterator[GpuSample]:
-    """Readings of these GPUs every `every_s` seconds, for ever; every fourth has the slow ones."""
+    """Readings of these GPUs every `every_s` seconds, endlessly; every fourth has slow fields."""
     connected = connect()
     if isinstance(connected, Reason):
         yield GpuSample(time.monotonic(), [], connected)

@@ -1,4 +1,4 @@
-"""Reads one GPU through NVML.  Each field stands by itself: a value, or a reason for its absence.
+"""Reads one GPU through NVML.  Each field is a value, or has a reason for its absence.
 
 Units are those of nvml.h, converted where they are read (mW to W).
 """
@@ -21,12 +21,12 @@ _SINCE_DRIVER_LOAD = 0  # NVML_VOLATILE_ECC
 _VIRTUALIZATION = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host_vgpu", 4: "host_vsga"}
 # nvml.h nvmlComputeMode_t; no driver since CUDA 8 sets 1, "exclusive thread"
 _COMPUTE_MODE = {0: "default", 1: "exclusive_process", 2: "prohibited", 3: "exclusive_process"}
-# Above any GPU's number (NVML_NVLINK_MAX_LINKS was 6, then 18, now 36): the driver ends the list.
+# Above NVML_NVLINK_MAX_LINKS of any version (6, then 18, now 36), since the driver ends the list.
 _MOST_NVLINKS = 256
-_MPS_SERVER = "nvidia-cuda-mps"  # -server: the kernel keeps 15 letters of a name
+_MPS_SERVER = "nvidia-cuda-mps"  # "-server" is cut, since the kernel keeps 15 letters of a name
 _NOT_AVAILABLE = 0xFFFFFFFF  # NVML_VALUE_NOT_AVAILABLE as an unsigned int
 _POWER_INSTANT = 186  # NVML_FI_DEV_POWER_INSTANT, mW as an unsigned int, for the whole GPU
-# nvmlDeviceGetPowerUsage is instantaneous up to this compute capability and a mean over
+# nvmlDeviceGetPowerUsage is instantaneous up to this compute capability, and a mean over
 # `_AVERAGED_S` on newer GPUs (nvml.h).
 _GA100 = (8, 0)
 _AVERAGED_S = 1.0
@@ -47,9 +47,9 @@ _CLOCK_EVENTS = {
     0x400: "reliability",
 }
 
-# nvml.h NVML_FI_DEV_PERF_POLICY_POWER and _THERMAL: nanoseconds.  The numbers of
-# NVML_FI_DEV_CLOCKS_EVENT_REASON_* moved from 251-253 to 269-271, which mean something else to
-# driver 580.65 (NVIDIA/k8s-test-infra#691), so the hardware's causes come from the mask.
+# nvml.h NVML_FI_DEV_PERF_POLICY_POWER and _THERMAL, in nanoseconds.  Hardware causes come from the
+# mask, since NVML_FI_DEV_CLOCKS_EVENT_REASON_* moved from 251-253 to 269-271, which have another
+# meaning in driver 580.65 (NVIDIA/k8s-test-infra#691).
 _SLOWED_FIELDS = {74: "sw_power_cap", 75: "sw_thermal_slowdown"}
 
 
@@ -60,7 +60,7 @@ def clock_event_names(mask: int) -> list[str]:
 
 
 class _Reading:
-    """NVML's functions for one field, the newest first, and the conversion of their answer."""
+    """NVML's functions for one field, newest first, and the conversion of their result."""
 
     def __init__(
         self, *functions: str, extra: Call = (), convert: Callable[[Any], Any] = lambda value: value
@@ -71,7 +71,7 @@ class _Reading:
 
 
 def _bus_id(info: Any) -> str:
-    """Made from the numbers: the struct's text is bytes or str, depending on nvidia-ml-py."""
+    """The id from its numbers, since its text is bytes or str, depending on nvidia-ml-py."""
     return f"{info.domain:04x}:{info.bus:02x}:{info.device:02x}.0"
 
 
@@ -84,13 +84,12 @@ def _watts(milliwatts: int) -> float:
 
 
 def _current_mode(modes: list[int]) -> bool:
-    """The first of `[current, pending]`; the second applies after the next reboot."""
+    """The first of `[current, pending]`."""
     return bool(modes[0])
 
 
 def _users(listed: list[Any]) -> list[GpuProcess]:
-    """The processes except the server of MPS, which runs only while it has clients: ours, or
-    others, which are listed themselves."""
+    """The processes without the server of MPS, whose clients are ours or listed themselves."""
     found = [gpu_process(each.pid, each.usedGpuMemory) for each in listed]
     return [process for process in found if process.name != _MPS_SERVER]
 
@@ -100,7 +99,7 @@ _PROCESSES = _Reading(
     "nvmlDeviceGetComputeRunningProcesses_v2",
     convert=_users,
 )
-# The link now, which slows down when it is idle.
+# The current link, which slows down when it is idle.
 _LINK = {
     "generation": _Reading("nvmlDeviceGetCurrPcieLinkGeneration"),
     "width": _Reading("nvmlDeviceGetCurrPcieLinkWidth"),
@@ -154,8 +153,8 @@ _OF_SAMPLE = _CHANGING | {
         "nvmlDeviceGetTotalEnergyConsumption", convert=lambda millijoules: millijoules / 1000
     ),
 }
-# They take milliseconds: 4.5 ms for the processes of an RTX 4090 and 0.14 ms for its fan, where its
-# memory takes 12 us (MangoHud#2104).
+# With slow fields: on an RTX 4090, processes take 4.5 ms and the fan 0.14 ms, memory only 12 us
+# (MangoHud#2104).
 _OF_SLOW_SAMPLE = _OF_SAMPLE | {
     "fan_percent": _Reading("nvmlDeviceGetFanSpeed", convert=float),
     "processes": _PROCESSES,
@@ -163,7 +162,7 @@ _OF_SLOW_SAMPLE = _OF_SAMPLE | {
 
 
 class NvmlFields:
-    """Reads one GPU through a valid handle and collects the reasons for what is missing."""
+    """Reads one GPU through a valid handle and collects reasons for missing values."""
 
     def __init__(self, query: Query, handle: Any) -> None:
         self._query = query
@@ -188,7 +187,7 @@ class NvmlFields:
         )
 
     def sample(self, index: int, *, slow: bool) -> GpuReading:
-        """The fields that change; those that take long only if `slow`."""
+        """The fields that change; slow ones only if `slow`."""
         self._reasons = {}
         _, used = self._memory()
         power_w, power_over_s = self._power()
@@ -215,7 +214,7 @@ class NvmlFields:
         return None
 
     def _power(self) -> tuple[float | None, float | None]:
-        """Watts, and the seconds over which they are a mean: 0 if they are instantaneous."""
+        """Watts, and the seconds over which they are averaged, 0 if instantaneous."""
         values, _ = self._query.ask(("nvmlDeviceGetFieldValues", self._handle, [_POWER_INSTANT]))
         if values is not None and values[0].nvmlReturn == 0:
             milliwatts = values[0].value.uiVal
@@ -229,7 +228,7 @@ class NvmlFields:
         return watts, 0.0 if instantaneous else _AVERAGED_S
 
     def _slowed(self) -> dict[str, float] | None:
-        """Seconds by cause; each field value carries a return code of its own."""
+        """Seconds by cause; each field value has a return code of its own."""
         fields = _Reading("nvmlDeviceGetFieldValues", extra=(list(_SLOWED_FIELDS),))
         values = self._take("slowed_s", fields)
         if values is None:
@@ -244,7 +243,7 @@ class NvmlFields:
         return seconds or None
 
     def _memory(self) -> tuple[int | None, int | None]:
-        """Total and used bytes; version 2 of the call leaves the driver's reserve out of `used`."""
+        """Total and used bytes; version 2 of the call excludes the driver's reserve from `used`."""
         version = 0x02000028  # nvmlMemory_v2: the struct's size and, in the top byte, its version
         info, failure = self._query.ask(
             ("nvmlDeviceGetMemoryInfo", self._handle, version),
@@ -262,7 +261,7 @@ class NvmlFields:
         return (None, None) if shared is None else (shared[0], shared[0] - shared[1])
 
     def _nvlinks(self) -> int | None:
-        """Number of active links; the driver refuses the first one that the card does not have."""
+        """Number of active links; the driver refuses the first index that the card lacks."""
         active = 0
         for link in range(_MOST_NVLINKS):
             state, failure = self._query.ask(("nvmlDeviceGetNvLinkState", self._handle, link))

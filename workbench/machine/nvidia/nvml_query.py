@@ -13,21 +13,21 @@ from .driver_errors import (
     nvml_text,
 )
 
-# This driver lacks this form of a call; an older form of it may work.
+# Errors after which an older form of the call may work with this driver.
 _FORM_MISSING = (NVML_FUNCTION_NOT_FOUND, NVML_ARGUMENT_VERSION_MISMATCH, NVML_DEPRECATED)
 
 Call = tuple[Any, ...]  # a function's name in pynvml, then its arguments
 
 
 class Failure(NamedTuple):
-    """Why a call gave nothing, in words, with NVML's code if it was called."""
+    """Why a call gave nothing, in words, with NVML's code if NVML was reached."""
 
     text: str
     code: int | None = None
 
 
 class Query:
-    """Asks pynvml; a failure is an answer, too."""
+    """Asks pynvml; failures are returned, not raised."""
 
     def __init__(self, pynvml: ModuleType) -> None:
         self._pynvml = pynvml
@@ -55,7 +55,7 @@ class Query:
 
 
 def connect() -> tuple[Query, int] | Reason:
-    """NVML, initialised, and how many GPUs it lists; or why it cannot be used."""
+    """NVML, initialised, and the number of its GPUs; or why it cannot be used."""
     try:
         import pynvml
     except ImportError as error:

@@ -1,5 +1,5 @@
-"""The child process that asks the driver.  Its arguments say what about, and it answers in JSON
-lines, each written as soon as it is known, so that everything read before a crash is kept.
+"""The child process that asks the driver.  It answers the question in its arguments in JSON lines,
+each written as soon as it is known, so that a crash loses no earlier answer.
 
 `nvml`                      an `NvmlHeader`, then a `Gpu` per line
 `links`                     one `Links`
@@ -16,12 +16,12 @@ import msgspec
 
 from . import cuda_driver, nvml
 
-# A child that hangs in the driver must not outlive its parent for ever.
+# A child that hangs in the driver must not outlive its parent forever.
 _ALONE_S = 120
 
 
 def main(arguments: list[str]) -> None:
-    """Answer the question that the arguments ask."""
+    """Answer the question in the arguments."""
     topic, *further = arguments
     if topic == "nvml":
         answer(nvml.survey())
@@ -34,14 +34,14 @@ def main(arguments: list[str]) -> None:
 
 
 def answer(lines: Iterable[object]) -> None:
-    """Answer on what was standard output; anything the libraries print goes to stderr."""
+    """Write to the original standard output; output of libraries goes to stderr."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     signal.alarm(_ALONE_S)
     for line in lines:
-        signal.alarm(0)  # the reader stops while the run is paused or a worker compiles
+        signal.alarm(0)  # no time limit for the reader, which may pause
         answers.write(msgspec.json.encode(line) + b"\n")
         answers.flush()
         signal.alarm(_ALONE_S)
-    # Neither nvmlShutdown nor the libraries' exit handlers: both can hang on a lost GPU.
+    # Skip nvmlShutdown and exit handlers, which can hang on a lost GPU.
     os._exit(0)

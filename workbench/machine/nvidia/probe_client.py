@@ -1,7 +1,7 @@
 """This process's side of the children that ask NVML and libcuda (see `probe`).
 
-Detection has two children, so that a crash of one leaves the other's answer.  They start early and
-work while this process reads /proc and /sys.  Another reads the GPUs in use during a run.
+Detection has two children, so that a crash of one leaves the answer of the other.  They work while
+this process reads /proc and /sys.  Another child reads the GPUs in use during a run.
 """
 
 import ctypes
@@ -21,10 +21,10 @@ from .gpu_fields import with_reasons
 from .nvml import GpuSample, Links, NvmlHeader
 
 NVML_LIBRARY = "libnvidia-ml.so.1"
-# Per answer: the first call after boot takes seconds per GPU without persistence mode.
+# For each answer; without persistence mode the first call after boot takes seconds per GPU.
 DEADLINE_S = 30.0
-# NVML's calls wait for one another at the driver's lock, and so do the calls of the program that is
-# measured: an overlay that polled at 40 Hz held it two thirds of the time (MangoHud#2104).
+# NVML's calls take a lock of the driver that measured programs need too: an overlay that polled at
+# 40 Hz held it two thirds of the time (MangoHud#2104).
 EVERY_S = 0.5
 SILENT_S = 30.0  # a call on a lost GPU can hang; the first after boot takes seconds
 MOST_RESTARTS = 3
@@ -34,7 +34,7 @@ _LOST_GPU = "a lost GPU can cause this: read `dmesg | grep -iE 'nvrm|xid'`, then
 
 
 def missing(library: str) -> Reason | None:
-    """Why the loader cannot load this library; None if it can.  None of its functions is called."""
+    """Why the loader cannot load this library, without calling it; None if it can."""
     if not sys.platform.startswith("linux"):
         return Reason("unsupported_platform", f"NVIDIA has no driver for {sys.platform}")
     try:
@@ -55,13 +55,13 @@ def ending(ended: Ended, api: str = "NVML") -> Reason:
 
 
 def silence(vendor: str, seconds: float) -> Reason:
-    """That the process that reads the GPUs has been silent for so long."""
+    """The reason for readings that are missing for this long."""
     return ending(Ended("silent", f"gave no reading for {seconds:.0f} s"), _APIS[vendor])
 
 
 def nvml_answer(process: QueryProcess | Reason, deadline_s: float) -> tuple[Nvml, list[Gpu]]:
-    """NVML's state and its GPUs, each of which has `deadline_s` seconds; one that ends the
-    process leaves those after it unread."""
+    """NVML's state and its GPUs, with `deadline_s` for each; those after one that ends the process
+    stay unread."""
     if isinstance(process, Reason):
         return Nvml(False, process), []
     header = process.answer(Decoder(NvmlHeader).decode, deadline_s)
@@ -90,7 +90,7 @@ def cuda_answer(
 
 
 def gpu_links() -> Links:
-    """The links between the GPUs, asked in a process of its own."""
+    """The links between the GPUs, read in a process of its own."""
     process = start_probe("links")
     answer = process.answer(Decoder(Links).decode, DEADLINE_S)
     process.close()
@@ -98,7 +98,7 @@ def gpu_links() -> Links:
 
 
 class GpuProbes:
-    """NVML and CUDA asked at the same time; a missing library starts no process."""
+    """Asks NVML and CUDA at the same time; a missing library starts no process."""
 
     def __init__(self) -> None:
         self._nvml = missing(NVML_LIBRARY) or start_probe("nvml")
@@ -107,13 +107,13 @@ class GpuProbes:
     def collect(self, deadline_s: float) -> tuple[Nvml, list[Gpu], CudaAnswer]:
         begun_s = time.monotonic()
         nvml, gpus = nvml_answer(self._nvml, deadline_s)
-        # A GPU on which NVML hangs makes CUDA hang too, which has had the same time by then.
+        # A GPU on which NVML hangs makes CUDA hang too, and CUDA has had the same time by now.
         hung = time.monotonic() - begun_s >= deadline_s
         return nvml, gpus, cuda_answer(self._cuda, deadline_s, since_start=hung)
 
 
 class GpuSampler:
-    """Reads the GPUs with these numbers in their vendor's library; a crash costs only a gap."""
+    """Reads the GPUs with these indices in their vendor's library; a crash leaves only a gap."""
 
     def __init__(
         self, indices: Sequence[int], *, every_s: float = EVERY_S, vendor: str = "nvidia"
@@ -129,7 +129,7 @@ class GpuSampler:
         self._heard_at_s = time.monotonic()
 
     def drain(self) -> Iterator[GpuSample]:
-        """The samples taken since the last call; one with a reason stands for a gap."""
+        """The samples since the last call; one with a reason stands for a gap."""
         while not self._over:
             line = self._process.poll()
             if line is None:
@@ -147,7 +147,7 @@ class GpuSampler:
                     self._start()
             else:
                 sample = answer
-                self._over = sample.reason is not None  # NVML's own refusal is final
+                self._over = sample.reason is not None  # a refusal by NVML itself is final
             yield sample
         self.close()
 

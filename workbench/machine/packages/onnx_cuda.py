@@ -1,4 +1,4 @@
-"""Whether ONNX Runtime, torch and the driver agree on their CUDA, and which release would."""
+"""Whether ONNX Runtime, torch and the driver fit together, and which release would."""
 
 from ...contract import Case
 from ...records.machine import Machine, Software
@@ -6,11 +6,11 @@ from ...records.reason import Reason
 from ...worker.onnx_gpu import DRIVERS, PACKAGE, RELEASES, major
 
 GPU_PACKAGE = "onnxruntime-gpu"
-TURING = (7, 5)  # the oldest compute capability that CUDA 13 still serves
+TURING = (7, 5)  # the oldest compute capability that CUDA 13 supports
 
 
 def disagreement(machine: Machine, software: Software) -> str | None:
-    """Why the ONNX Runtime for CUDA that is installed does not fit the driver, or else torch."""
+    """Why the installed ONNX Runtime for CUDA does not fit the driver or torch; None if it does."""
     built, torch = _cuda_of(GPU_PACKAGE, software), _cuda_of("torch", software)
     driver = major(machine.cuda.api_version)
     if built and driver and built > driver:
@@ -21,7 +21,7 @@ def disagreement(machine: Machine, software: Software) -> str | None:
 
 
 def remedy(machine: Machine, software: Software) -> str:
-    """The command that installs the ONNX Runtime for driver and GPUs, and torch where it can."""
+    """The command that installs an ONNX Runtime for the driver, the GPUs and, if possible, torch."""
     known = [major(machine.cuda.api_version), _cuda_of("torch", software), max(RELEASES)]
     if any(gpu.visible and gpu.is_below(TURING) for gpu in machine.gpus):
         known.append(min(RELEASES))
@@ -35,7 +35,7 @@ def remedy(machine: Machine, software: Software) -> str:
 
 
 def refusal(case: Case, machine: Machine, software: Software) -> Reason | None:
-    """Why a case of ONNX Runtime on a GPU cannot work, known before anything starts."""
+    """Why a case of ONNX Runtime on a GPU certainly cannot work; None otherwise."""
     built, driver = _cuda_of(GPU_PACKAGE, software), major(machine.cuda.api_version)
     if built and driver and built > driver:
         text = f"onnxruntime: {disagreement(machine, software)}"
@@ -48,6 +48,6 @@ def refusal(case: Case, machine: Machine, software: Software) -> Reason | None:
 
 
 def _cuda_of(name: str, software: Software) -> int | None:
-    """The major version of the CUDA that a package was built for."""
+    """The major CUDA version that a package was built for."""
     package = software.packages.get(name)
     return package.cuda[0] if package and package.cuda else None

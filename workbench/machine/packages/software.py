@@ -1,4 +1,4 @@
-"""The software stack: versions of the workers' interpreter, and the environment that matters."""
+"""The software stack: versions in the workers' interpreter, and relevant environment variables."""
 
 import os
 import re
@@ -19,11 +19,11 @@ from . import stack_query
 _GREETING_LINES = 10
 FOREIGN_DEADLINE_S = 20.0  # a conda interpreter on a cold network file system takes seconds
 
-# These two belong to this program's own interpreter, even if another one runs the workers.
+# Packages that this program's own interpreter needs, even if another one runs the workers.
 _OWN = ("textual", "nvidia-ml-py")
 
-# Variables to warn of, by the code of the warning, with its message and remedy; `{}` stands for
-# NAME=VALUE, in the remedy for NAME.
+# Code of a warning to its variables, message and remedy; `{}` stands for NAME=VALUE in the message
+# and for NAME in the remedy.
 WARNED = {
     "thread_variable": (
         "OMP_NUM_THREADS MKL_NUM_THREADS OPENBLAS_NUM_THREADS",
@@ -52,7 +52,7 @@ WARNED = {
         "`unset {}` to measure the whole GPU",
     ),
 }
-# These override a program's own precision; a case names its precision, so workers run without them.
+# Workers run without these, since a case names its precision.
 PRECISION_VARIABLES = WARNED["precision_variable"][0].split()
 # Further variables that change results or visibility.
 _FURTHER = (
@@ -65,16 +65,16 @@ _FURTHER = (
     "SLURM_JOB_ID SLURM_CPUS_PER_TASK SLURM_CPUS_ON_NODE SLURM_GPUS_ON_NODE SLURM_JOB_GPUS",
     "SLURM_STEP_GPUS LD_PRELOAD",
 )
-# The values of all of these are shown, so no variable that usually holds a token or a name belongs
-# here; paths are cut to file names.
+# The values of these are shown, with paths cut to file names, so variables that usually hold tokens
+# or names do not belong here.
 VARIABLES = " ".join([*(names for names, *_ in WARNED.values()), *_FURTHER]).split()
 
-# Those that a scheduler sets anew for each job: no result depends on their values.
+# Variables that differ for each job of a scheduler; no result depends on their values.
 OF_A_JOB = ("SLURM_JOB_ID", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS")
 
 
 def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The `VARIABLES` that are set, with their values."""
+    """The `VARIABLES` that are set."""
     values = {name: environ[name] for name in VARIABLES if name in environ}
     for name in values.keys() & {"LD_PRELOAD", "TF_XLA_FLAGS", "XLA_FLAGS"}:
         values[name] = re.sub(r"[^\s:=]*/", "", values[name])
@@ -82,19 +82,19 @@ def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def shorten_home(path: str | Path) -> str:
-    """The path with `~` for the home folder, which is often a person's name."""
+    """The path with `~` for the home folder, which often contains a person's name."""
     path, home = str(path), str(Path.home()).rstrip(os.sep)
     return "~" + path[len(home) :] if home and path.startswith(home + os.sep) else path
 
 
 class StackQuery:
-    """The versions of this interpreter or of `python`, which is asked in the background."""
+    """The versions in this interpreter, or in `python`, which is asked in the background."""
 
     def __init__(self, python: str | None) -> None:
         self._python = python
         self._process: QueryProcess | None = None
         if python is not None:
-            adopt_orphans()  # a foreign interpreter may be a script that starts anything
+            adopt_orphans()  # a foreign interpreter may be a script that starts other processes
             self._process = QueryProcess(command(Path(stack_query.__file__), python=python))
 
     def collect(self, deadline_s: float = FOREIGN_DEADLINE_S) -> Software:

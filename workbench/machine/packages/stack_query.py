@@ -1,7 +1,7 @@
-"""Finds the versions that an interpreter would import, without importing any of them.
+"""Finds the versions of packages that an interpreter would import, without importing them.
 
-Standard library only and Python 3.8 syntax: the same text runs here and, for `--python PATH`,
-under a foreign interpreter.  Prints one JSON line when run.
+Standard library only and Python 3.8 syntax: this file runs here and, for `--python PATH`, under a
+foreign interpreter.  Prints one JSON line when run.
 """
 
 import importlib.util
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# Always reported, even as "not installed"; the others only if they are installed.
+# Always reported, even if not installed; others only if they are installed.
 CORE = ("torch", "numpy", "onnxruntime", "onnx", "textual", "nvidia-ml-py")
 _FURTHER = (
     "openvino scikit-learn xgboost xgboost-cpu lightgbm jax jaxlib libtpu tensorflow",
@@ -23,7 +23,7 @@ _FURTHER = (
 
 
 def query() -> dict[str, Any]:
-    """The fields of `records.machine.Software`, except variables: those of the engine count."""
+    """The fields of `records.machine.Software`, except variables, which are the engine's."""
     packages: dict[str, dict[str, str | None]] = {}
     for name in (*CORE, *" ".join(_FURTHER).split()):
         version = _version(name)
@@ -50,7 +50,7 @@ def query() -> dict[str, Any]:
 
 
 def _version(name: str) -> str | None:
-    from importlib import metadata  # imports the modules for mail, and screens import this one
+    from importlib import metadata  # slow to import, and screens import this module
 
     try:
         return metadata.version(name)
@@ -59,9 +59,9 @@ def _version(name: str) -> str | None:
 
 
 def _package_file(package: str, file: str) -> str:
-    """A file of the package that an import would take; "" if there is none."""
+    """The path of a file in the package that an import would find; "" if there is none."""
     try:
-        spec = importlib.util.find_spec(package)  # a top-level name: nothing is imported
+        spec = importlib.util.find_spec(package)  # imports nothing for a top-level name
         folders = list(spec.submodule_search_locations or ()) if spec else []
         return Path(folders[0], file).read_text(encoding="utf-8", errors="replace")
     except (ImportError, ValueError, IndexError, OSError):
@@ -76,7 +76,7 @@ def _assigned(text: str, name: str) -> str | None:
 
 
 def torch_build(text: str, version: str | None) -> str:
-    """The kind of torch's build, from its version.py, else from its version."""
+    """The kind of torch's build, from its version.py or else its version."""
     cuda, hip, xpu = (_assigned(text, name) for name in ("cuda", "hip", "xpu"))
     rocm = _assigned(text, "rocm") or hip
     tag = re.search(r"\+cu(\d+)(\d)", version or "")

@@ -1,8 +1,8 @@
-"""Tries whether the installed packages really compute, device by device, with which libraries.
+"""Tries whether installed packages compute correctly on each device.
 
-Standard library only outside the function of each package, and Python 3.8 syntax: the text runs
+Standard library only outside the function of each package, and Python 3.8 syntax: this file runs
 under the workers' interpreter, in one process per package, because a broken driver can crash it.
-`python stack_trial.py torch` prints one JSON line, as do the other names in `TRIALS`.
+`python stack_trial.py torch` prints one JSON line; see `TRIALS` for other names.
 """
 
 import importlib
@@ -27,7 +27,7 @@ def try_torch() -> dict[str, Any]:
     if torch.version.cuda or torch.version.hip:
         cudnn = torch.backends.cudnn.version()
         libraries["cuDNN"] = None if cudnn is None else _cudnn(cudnn)
-        why = _attempt(torch.cuda.init)  # is_available() swallows the reason
+        why = _attempt(torch.cuda.init)  # is_available() hides the reason
         devices += [f"cuda:{n}" for n in range(0 if why else torch.cuda.device_count())]
     for kind in ("xpu", "mps"):
         count = getattr(getattr(torch, kind, None), "device_count", int)()
@@ -52,7 +52,7 @@ def _cudnn(number: int) -> str:
 
 
 def try_onnxruntime() -> dict[str, Any]:
-    """A session for each provider that is compiled in, because it may still be unusable."""
+    """A session for each provider that is built in, since it may still be unusable."""
     import numpy
     import onnxruntime
 
@@ -94,7 +94,7 @@ def try_jax() -> dict[str, Any]:
 
 
 def try_keras(library: str) -> dict[str, Any]:
-    """A product on each device of TensorFlow; those of torch have a trial of their own."""
+    """A product on each device of TensorFlow; torch has a trial of its own."""
     engine = library.replace("keras", "torch")
     os.environ.update(KERAS_BACKEND=engine, KERAS_HOME=os.devnull, TF_FORCE_GPU_ALLOW_GROWTH="true")
     import keras
@@ -139,7 +139,7 @@ def _attempt(action: Callable[..., Any], *arguments: Any) -> str | None:
 
 
 def main() -> None:
-    """Answer on what was standard output; what the libraries print goes to stderr."""
+    """Write to the original standard output; output of libraries goes to stderr."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
