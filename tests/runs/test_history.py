@@ -122,7 +122,7 @@ def test_a_cut_run_is_resumed_with_the_rows_that_it_lacks(cli) -> None:
 
 def test_a_complete_run_lacks_nothing_and_another_version_is_refused(cli, earlier_run) -> None:
     done = cli("resume", "last")
-    assert (done.returncode, "lacks nothing" in done.stderr) == (0, True), done.stderr
+    assert (done.returncode, "is complete" in done.stderr) == (0, True), done.stderr
     lines = earlier_run.read_bytes().splitlines(keepends=True)
     starts = [n for n, line in enumerate(lines) if line.startswith(b'{"event":"RaceStarted"')]
     earlier_run.write_bytes(b"".join(lines[: starts[0] + 1]))

@@ -19,7 +19,7 @@ from .program import command, echo_json, head
 from .questions import questions
 
 OF_A_SIDE = ("--python", "--env", "--path", "--command")
-# Options of other runs that say nothing here, or that each side may have of its own.
+# Options of other runs that do not apply here, or that each side has for itself.
 LEFT_OUT = {
     "python", "command", "thorough", "trace", "strict", "strict_samples", "output", "control",
     "save_best", "no_samples", "verbose",
@@ -101,7 +101,7 @@ adapt(
 
 
 def side_of(name: str, place: int, given: Mapping[str, Sequence[str]]) -> Side:
-    """The side at this place in options given twice; an option given once holds for both."""
+    """The side at this place in repeated options; an option given once applies to both."""
     label = " ".join(f"{option} {each[place]}" for option, each in given.items() if len(each) == 2)
     python, settings, path, command = (
         values[place] if (values := given[option]) else None for option in OF_A_SIDE

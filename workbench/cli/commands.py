@@ -1,6 +1,6 @@
-"""The commands that show something other than a new run: the machine, the catalogue, old runs.
+"""The commands that start no run or only ceilings: for the machine, the catalogue, earlier runs.
 
-Imports stay inside functions, so that a command loads no more than it needs.
+Imports stay inside functions, so that a command loads only what it needs.
 """
 
 import sys
@@ -35,7 +35,7 @@ from .program import command, echo_json, head
 @format_options(whole=True)
 @no_samples_option
 @anonymize_option
-@flag("--where", "Show where the seconds of the run went, as text.")
+@flag("--where", "Show as text how the run spent its time.")
 def open_(run: str, anonymize: bool, where: bool, **options: bool) -> None:
     """Show an earlier run.
 
@@ -113,7 +113,7 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     from ..report.anonymous import Pseudonyms
 
     check_python(python)
-    Path.cwd()  # fails here if it is gone: torch could not be tried
+    Path.cwd()  # fails early if the folder is gone, in which torch cannot be imported
     found, software = machine.detect(python)
     installed = [name for name in TRIALS if package_of(name, software)]
     trials = try_packages(installed, python, at_once=not found.exclusive)
@@ -161,7 +161,7 @@ def watch(every_s: float, count: int | None, as_json: bool, plain: bool) -> None
             click.echo("\n".join(header(found)))
         for snapshot in islice(snapshots(found, every_s=every_s), count):
             click.echo(encode(snapshot) if as_json else line(snapshot))
-    except KeyboardInterrupt:  # the usual end, unless it owes further snapshots
+    except KeyboardInterrupt:  # the usual end, unless --count asked for more snapshots
         sys.exit(OK if count is None else CUT_SHORT)
 
 
@@ -279,10 +279,10 @@ PARTS = ("document", "events", "ab", "compare", "fleet", "fleet-plan", "runs")
 @command("workbench schema > document.schema.json", "workbench schema events")
 @click.argument("part", type=click.Choice(PARTS), default="document")
 def schema(part: str) -> None:
-    """Print the JSON Schema of what a command prints.
+    """Print the JSON Schema of a command's output.
 
-    Without a name it is that of the document of a run; `events` is that of each line of --jsonl and
-    of a journal.
+    Without a name it is that of a run's document; `events` is that of each line of --jsonl and of a
+    journal.
     """
     from ..records.schema import schema_of
 
@@ -294,7 +294,7 @@ def schema(part: str) -> None:
 @click.argument("key", required=False, metavar="[KEY]")
 @click.argument("value", required=False, metavar="[VALUE]")
 def config(change: str | None, key: str | None, value: str | None) -> None:
-    """Show the remembered choices and their file, or change one."""
+    """Show your settings and their file, or change one."""
     from ..files.config import KEYS, ConfigError, assign, load, path
     from ..text.output import say
     from ..text.sanitize import shown

@@ -1,4 +1,4 @@
-"""Values that a shell completes; click brings the scripts of bash, zsh and fish."""
+"""Values that a shell completes; click has the scripts for bash, zsh and fish."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -13,7 +13,7 @@ from .. import catalog
 from ..precisions import PRECISIONS
 
 MOST = 50  # values offered at once; the state folder may have thousands of runs
-PLAIN = re.compile(r"[\w.:@+-]+", re.ASCII)  # names that mean nothing else to a shell
+PLAIN = re.compile(r"[\w.:@+-]+", re.ASCII)  # names that need no quotes in a shell
 OF_FILES = re.compile(r"FILE|PATH|DIR|OUT|TARGET|RUN|A B|\.onnx")  # metavars
 
 
@@ -46,12 +46,12 @@ KNOWN: dict[str, Callable[[click.Context], Iterable[str]]] = {  # by name of the
 
 
 class Text(click.types.StringParamType):
-    """A text that a shell completes by the name and the metavar of its parameter."""
+    """A text that a shell completes, by the name and metavar of its parameter."""
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """The values that begin so, of a list with commas its last; none where something fails."""
+        """The values that begin like this, or like the last item of a list; [] after any error."""
         before, comma, word = incomplete.rpartition(",")
         is_file = OF_FILES.search(str(param.metavar)) is not None
         found = [CompletionItem(incomplete, type="file")] if is_file else []
@@ -63,7 +63,7 @@ class Text(click.types.StringParamType):
 
 
 def completed(parameters: list[click.Parameter]) -> list[click.Parameter]:
-    """The parameters, all texts of which are completed."""
+    """The parameters, with completion for texts."""
     for parameter in parameters:
         if parameter.type is click.STRING:
             parameter.type = Text()

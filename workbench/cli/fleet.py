@@ -1,4 +1,4 @@
-"""`workbench fleet`: many machines, one advice."""
+"""`workbench fleet`: one question to many machines."""
 
 import re
 import sys
@@ -33,7 +33,7 @@ LEFT_OUT = {"python", "trace", "output", "control", "save_best", "no_samples", "
 LEFT_OUT |= {f"as_{name}" for name in FORMATS}
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 INTERPRETER = "Interpreter on the nodes; default the launcher's."
-EVERY = "Seconds between looks at the jobs; default 15."
+EVERY = "Seconds between checks of the jobs; default 15."
 FOLDER = click.Path(exists=True, file_okay=False)
 LATEST = "Cancel jobs that have not ended after this time, such as 30m; default 1h."
 
@@ -78,7 +78,7 @@ def fleet(context: click.Context) -> None:
 
 
 def read(place: Path, *, alone: bool = False) -> FleetDocument:
-    """A collected document or that of a folder, `alone` without fleets in it; else UsageError."""
+    """A collected document, or that of a folder, without its fleets if `alone`; else UsageError."""
     from ..advisor.fleet import fleet_document
     from ..advisor.recordings import why
     from ..fleet.reader import decoded, read_folder
@@ -104,7 +104,7 @@ def read(place: Path, *, alone: bool = False) -> FleetDocument:
 @command("workbench fleet collect night")
 @click.argument("folder", metavar="DIR", type=FOLDER)
 def collect(folder: str) -> None:
-    """Gather what has come into DIR so far, and write DIR/fleet-document.json.
+    """Collect the results in DIR so far, and write DIR/fleet-document.json.
 
     Jobs may still run, and documents copied into DIR count as further machines.
     """
@@ -138,10 +138,10 @@ def show(
     place: Path, prices: tuple[str, ...], price_file: str | None, plain: bool, markdown: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Show which node type each scenario should have.
+    """Show which node type suits each scenario.
 
-    Between machines nothing was measured in turns: `either` means that no difference is sure.
-    --price takes the name of a node type or of a device.
+    Machines do not take turns, so `either` means that no difference is certain.  --price takes the
+    name of a node type or of a device.
     """
     from ..advisor.fleet import is_complete, priced
     from ..export.markdown import tables
@@ -250,13 +250,13 @@ def manifest(image: str, pools: tuple[str, ...], per_type: int, **options: Any) 
 
 
 def _request(*, in_image: bool = False, **options: Any) -> Request:
-    """The run of every node, checked as far as no machine and no file `in_image` is needed."""
+    """The run of every node, checked without a machine and without files `in_image`."""
     from ..planning.plan import resolve
     from ..planning.scenarios import load_with
-    from .launch import with_choices
+    from .launch import with_settings
 
     there = in_image and any(options[name] for name in ("scenario_file", "price_file", "torch"))
-    with_choices(options)  # a node's own do not count
+    with_settings(options)  # of this machine, not of a node
     asked: dict[str, Any] = questions(options := {**options, "save_best": None})
     request = Request(**asked, **options)
     if not there:

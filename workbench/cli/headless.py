@@ -33,7 +33,7 @@ def run_headless(
 ) -> int:
     """Run in this process; `export_as` is a key of `FORMATS`.  Returns the exit code.
 
-    stdout gets the result and nothing else, stderr the failures, or with `verbose` the whole log.
+    stdout gets only the result, stderr the failures or, with `verbose`, the whole log.
     """
     control = Control(sys.stdin.fileno() if take_control else None)
     report, whole = Report(), FORMATS[export_as].whole
@@ -62,7 +62,7 @@ def run_headless(
 
 
 def say_why(report: Report, code: int) -> None:
-    """Say what was not measured in a run that failed."""
+    """Write to stderr what was not measured in a run that failed."""
     if code == FAILED:
         reasons = [why for _, why in unmeasured(report)]
         for why in reasons if report.rows else ["nothing was measured"]:
@@ -74,7 +74,7 @@ def unmeasured(report: Report) -> list[tuple[Row, str]]:
     found, searched = [], {each.case for each in report.largest_batches}
     for row in report.asked_rows:
         if not searched.isdisjoint(each.case.id for each in row.candidates):
-            continue  # the search for the largest batch times nothing
+            continue  # the search for the largest batch has no measurements
         if not any(candidate.blocks for candidate in row.candidates):
             why = next((c.reason for c in row.candidates if c.reason is not None), None)
             said = f": {reason_text(why)}" if why is not None else ""
@@ -92,13 +92,15 @@ def save(output: Target, report: Report, code: int, *, samples: bool = True) -> 
 
 
 def is_cut(report: Report) -> bool:
-    """Whether the run is not wholly in its journal, as on a full disk."""
+    """Whether a part of the run is missing in its journal, as on a full disk."""
     return any(warning.code == "no_journal" for warning in report.warnings)
 
 
 def unwritten(output: Target | None, error: OSError, report: Report, code: int) -> int:
-    """Say that `output`, or stdout, did not take the result, and where the run is kept; returns
-    the exit code."""
+    """Report on stderr that `output` or stdout cannot be written, and where the run is kept.
+
+    Returns the exit code.
+    """
     if output is None:
         let_go(sys.stdout)
     run = report.started.id if report.started else ""
@@ -120,8 +122,8 @@ def run_quietly(request: Request, rows: list[RowPlan] | None = None) -> tuple[Re
 
 
 class EventWriter:
-    """Writes each event at once to `output` or stdout, until a write fails: the run goes on for
-    its journal, and `error` holds the reason."""
+    """Writes each event at once to `output` or stdout.  After an error, which it keeps in `error`,
+    it writes no more, but the run goes on for its journal."""
 
     def __init__(self, output: Target | None, control: Control) -> None:
         self._output = output
@@ -144,8 +146,8 @@ class EventWriter:
 
 
 def log_writer(report: Report, *, verbose: bool) -> Listener:
-    """A listener that writes failures and that a run takes longer, or with `verbose` every event,
-    in words to stderr."""
+    """A listener that writes events in words to stderr: all if `verbose`, else failures and the
+    first extension of the run."""
 
     def write(event: ev.AnyEvent) -> None:
         text = log_line(event, report, verbose=verbose)

@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable
 
 import click
 
-# Commands by section: a module of this folder, and the first sentence of the command's own help, so
-# that the help of the program imports none.
+# Commands by section: a module of this folder, and the first sentence of the command's own help,
+# repeated so that the program's help imports no command.
 SECTIONS = {
     "Measure": {
         "advise": ("measure", "Recommend CPU or GPU for each scenario."),
@@ -29,12 +29,12 @@ SECTIONS = {
     },
     "Reference": {
         "list": ("commands", "Show the scenarios and workloads, and what each teaches."),
-        "schema": ("commands", "Print the JSON Schema of what a command prints."),
-        "config": ("commands", "Show the remembered choices and their file, or change one."),
+        "schema": ("commands", "Print the JSON Schema of a command's output."),
+        "config": ("commands", "Show your settings and their file, or change one."),
     },
 }
 COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
-OPTIONS = {  # by the names of the parameters; the others come first
+OPTIONS = {  # by the names of the parameters; other options come first
     "Candidates": "devices backends precisions modes threads batch settings python seed",
     "Your own model or code": (
         "model torch function command over until train pickled inputs shapes objective max_error"

@@ -65,9 +65,9 @@ def runs(
 ) -> None:  # fmt: skip
     """List the kept runs, newest first.
 
-    TEXT is words that must all occur in what is known of a run, such as its command, id, date,
-    status, machine or answers.  With --prune, delete those that match, after confirmation.  A run
-    in progress and files that are no runs are kept.
+    TEXT lists runs with all of its words in their command, id, date, status, machine or answers.
+    With --prune, delete the matching runs, after confirmation.  A run in progress and other files
+    are kept.
     """
     from ..export.view.runs import is_found
     from ..report.history import matching, refreshed
@@ -79,7 +79,7 @@ def runs(
             "--last says how many runs are listed; --keep says how many --prune leaves"
         )
     last = last or LISTED
-    words = shown(text or "", 1000)  # as they are kept
+    words = shown(text or "", 1000)  # escaped like the texts of a summary
     kept = matching(refreshed(), status=status, since_s=since, before_s=older)
     found = (each for each in kept if is_found(each[1], words))
     if prune:
@@ -101,7 +101,7 @@ def _show(runs: Sequence[RunSummary], *, as_json: bool) -> None:
         echo_json(RunList(**head("runs"), runs=runs))
         return
     started, *others = COLUMNS
-    started = dataclasses.replace(started, rank=5)  # the id says it too
+    started = dataclasses.replace(started, rank=5)  # disappears early, since the id contains it
     columns, width = [Column("id", "Run"), started, *others], terminal_width() or UNLIMITED
     for line in table_lines(columns, [*map(run_line, runs)], width):
         click.echo(line.plain.rstrip())
@@ -152,7 +152,7 @@ def resume(run: str, control: bool, **options: bool) -> None:
         missing = unmeasured(cut.old.report)
         for row, why in missing:
             say(f"{why}; measure it: {row.plan.reproduce}")
-        state = "has no row left to resume" if missing else "lacks nothing"
+        state = "has no row left to resume" if missing else "is complete"
         say(f"run {cut.started.id} {state}: workbench open {cut.started.id}")
         sys.exit(FAILED if missing else OK)
     display = chosen_format(options)

@@ -1,6 +1,6 @@
 """From the options of the command line to a run: the checks before it, and its front end.
 
-Imports stay inside functions, so that commands which start nothing stay light.
+Imports stay inside functions, so that commands without a run load less.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ def start(
         check_control()
     check_python(options["python"])
     cut = click.get_current_context().find_root().obj  # set by `workbench resume`
-    if not (control or cut):  # else the TUI, or the run that is resumed, has done so
-        with_choices(options)
+    if not (control or cut):  # else the TUI, or the resumed run, has done so
+        with_settings(options)
     request = Request(scenarios=scenarios, workloads=workloads, resumes=cut, **options)
     known = rows_of.load_with(request.scenario_file)
     preview = outline(request, *known) if is_live and not cut else None
     rows = [] if preview else resolve(request, *known)
-    if cut:  # the journal holds no weights
+    if cut:  # the journal does not contain weights
         weights = {row.scenario.id: row.scenario.weight for row in rows}
         request = replace(request, resumes=cut.weighed(weights))
     request = take_part(request)
@@ -93,23 +93,22 @@ def start(
     sys.exit(code)
 
 
-def with_choices(options: dict[str, Any]) -> None:
-    """Fill in the remembered budget and prices where the command line says nothing."""
+def with_settings(options: dict[str, Any]) -> None:
+    """Fill in the user's budget and prices if the command line has none."""
     from ..files.config import load
 
-    choices, wrong = load()
+    settings, wrong = load()
     for line in wrong:
         say(f"workbench: {line}")
     others = ("quick", "thorough", "every", "all_scenarios")
     if options.get("budget_s") is None and not any(options.get(name) for name in others):
-        options["budget_s"] = choices.get("budget")
+        options["budget_s"] = settings.get("budget")
     if "prices" in options and not (options["prices"] or options["price_file"]):
-        options["prices"] = tuple(choices.get("prices", ()))
+        options["prices"] = tuple(settings.get("prices", ()))
 
 
 def with_saved_best(request: Request) -> Request:
-    """`request` with the file or folder that --save-best leads to, which another process will
-    write."""
+    """`request` with the resolved file or folder of --save-best, which another process writes."""
     model, own = request.model, request.own
     if own is not None and own.save_best is not None:
         folder = new_folder("--save-best", Path(own.save_best))
@@ -123,7 +122,7 @@ def with_saved_best(request: Request) -> Request:
 
 
 def files_read(request: Request) -> Iterator[tuple[str, str | None]]:
-    """The options that name what a run reads, with the names."""
+    """The options that name files to read, with the names."""
     yield from (("--scenarios", request.scenario_file), ("--prices", request.price_file))
     if (model := request.model) is not None:
         yield from (("--model", model.file), ("--inputs", model.inputs))
@@ -132,10 +131,10 @@ def files_read(request: Request) -> Iterator[tuple[str, str | None]]:
 
 
 def take_part(request: Request) -> Request:
-    """Under torchrun or srun: rank 0 goes on with one device, the others follow it and never
-    return from here.  Everything but `run scaling` would measure the same machine at once.
+    """Under torchrun or srun: rank 0 goes on with one device; the others follow it and never return
+    from here.  Only `run scaling` is allowed, since in other runs ranks would disturb each other.
 
-    OSError if the current directory is gone: torch cannot be imported there.
+    OSError if the current directory is gone, in which torch cannot be imported.
     """
     from ..worker.launcher import launch_of
 
@@ -174,7 +173,7 @@ def take_part(request: Request) -> Request:
 def show_live(
     request: Request, planned: list[RacePlanned], output: Target | None, *, samples: bool
 ) -> int:
-    """The TUI on an engine of its own, which a stall of the terminal cannot disturb."""
+    """The TUI with an engine in another process, which a stalled terminal cannot disturb."""
     from screens.app import run_tui  # noqa: TID251 - this module alone opens the outer layer
 
     from ..report.candidate import Row
@@ -186,7 +185,7 @@ def show_live(
 def _finish(
     last: Report, asked: Report | None, code: int, output: Target | None, *, samples: bool
 ) -> int:
-    """Say that the `last` run is kept, and write the run that the command line `asked` for."""
+    """Print how to open the `last` run, and write the run that the command line `asked` for."""
     from ..report.journal import is_kept
     from .headless import is_cut, save
 
@@ -211,25 +210,25 @@ def _engine(asked: Request | str) -> EngineSource:
     else:
         try:
             _, *options = shlex.split(asked)
-        except ValueError:  # a quote without its partner, which the engine refuses as a name
+        except ValueError:  # an unbalanced quote, which the engine then refuses as a name
             options = [asked]
         end = options.index("--") if "--" in options else len(options)  # arguments of a script
         options[end:end] = display
-    # It ends by its control pipe, after it has written its journal.
+    # Not bound to this process: its control pipe ends it, after it has written its journal.
     return EngineSource(command("workbench.__main__", *options, bound=False))
 
 
 def _first_request() -> Request:
-    """The request that the form begins with if the command line asks for no run."""
+    """The initial request of the form if the command line asks for no run."""
     options: dict[str, Any] = {"budget_s": None, "prices": (), "price_file": None}
-    with_choices(options)
+    with_settings(options)
     return Request(**options)
 
 
 def show_replay(opened: OpenedRun, *, is_own: bool) -> int:
     """The TUI on an earlier run.
 
-    Only the command of an own run can be run again, since a document is another's word.
+    Only the command of the user's own run can be run again, since documents may come from others.
     """
     gc.disable()  # until the first frame, see `screens.terminal`
     from screens.app import run_tui  # noqa: TID251
@@ -245,7 +244,7 @@ def show_replay(opened: OpenedRun, *, is_own: bool) -> int:
 
 
 def show_watch(found: Machine, software: Software, *, every_s: float) -> int:
-    """The Hardware screen on the readings of this machine, from which a run can be started."""
+    """The Hardware screen with live readings of this machine; a run can be started from it."""
     from screens.app import run_tui  # noqa: TID251
     from screens.state.event_source import WatchSource  # noqa: TID251
 
@@ -262,7 +261,7 @@ def show_watch(found: Machine, software: Software, *, every_s: float) -> int:
 
 
 def check_theme(name: str) -> None:
-    """UsageError where the screens have no such theme."""
+    """UsageError if the screens have no such theme."""
     from screens.theme import NAMES  # noqa: TID251
 
     if name not in NAMES:
@@ -270,7 +269,7 @@ def check_theme(name: str) -> None:
 
 
 def show_fleet(read: Callable[[], FleetDocument], found: FleetDocument) -> FleetDocument:
-    """The screen of a fleet; returns what it last showed."""
+    """The screen of a fleet; returns the last document that it showed."""
     from screens.fleet import FleetApp  # noqa: TID251
 
     app = FleetApp(read, found)
@@ -280,7 +279,7 @@ def show_fleet(read: Callable[[], FleetDocument], found: FleetDocument) -> Fleet
 
 
 def in_terminal() -> bool:
-    """Whether a TUI can be shown: it reads stdin, draws on stderr, and leaves stdout free."""
+    """Whether a TUI can be shown, which reads stdin and draws on stderr."""
     streams = (sys.stdin, sys.stdout, sys.stderr)
     if os.environ.get("TERM") == "dumb" or not all(stream.isatty() for stream in streams):
         return False
@@ -291,7 +290,7 @@ def in_terminal() -> bool:
 
 
 def check_control() -> None:
-    """Refuse a stdin that cannot be waited on, as epoll_ctl(2) says of regular files (EPERM)."""
+    """Refuse a stdin that cannot be waited on, such as a regular file (EPERM in epoll_ctl(2))."""
     import stat
 
     mode = os.fstat(sys.stdin.fileno()).st_mode
@@ -300,7 +299,7 @@ def check_control() -> None:
 
 
 def all_gpus_report(found: Machine, python: str | None) -> tuple[Report, Links]:
-    """The same product on every GPU in turns, and how the GPUs are linked."""
+    """A report of the same product on every GPU in turns, and the links between the GPUs."""
     from ..machine.nvidia.probe_client import gpu_links
     from ..planning.plan import resolve
     from .headless import run_quietly
@@ -317,5 +316,5 @@ def all_gpus_report(found: Machine, python: str | None) -> tuple[Report, Links]:
     )
     report, code = run_quietly(take_part(request), resolve(request, {}))
     if code == CUT_SHORT:
-        sys.exit(code)  # else each GPU without a result would count as faulty
+        sys.exit(code)  # else GPUs without a result would count as faulty
     return report, gpu_links()

@@ -23,13 +23,13 @@ from .options import own_options, run_options, scenario_options
 from .program import Program, ReaderGone, examples
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-SHORT = {  # errors of a system that has run out of something, with remedies (errno(3))
+SHORT = {  # errors of a system that is short of something, with remedies (errno(3))
     errno.EMFILE: "raise the limit on open files (ulimit -n)",
     errno.ENFILE: "the whole machine has too many files open; close some",
     errno.EAGAIN: "raise the limit on processes (ulimit -u), or end some",
     errno.ENOMEM: "free memory, or raise the limit on it (ulimit -v)",
 }
-LONGEST = 2000  # characters of an error: the choices of an option fit, a huge argument does not
+LONGEST = 2000  # characters of an error; enough for the choices of an option
 DEFAULT = click.core.ParameterSource.DEFAULT
 
 
@@ -70,7 +70,7 @@ def main(arguments: list[str] | None = None) -> None:
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - until the end
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # as stderr has it
     if os.path.expanduser("~") == "~":  # noqa: PTH111 - Path.home() would raise
-        os.environ["HOME"] = "/"  # as containers have it
+        os.environ["HOME"] = "/"  # as in containers
     try:
         cli.main(arguments, standalone_mode=False)
     except click.exceptions.Exit as ended:
@@ -97,7 +97,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def refuse(error: OSError) -> None:
-    """End with what the system is short of, if `error` comes from that."""
+    """End with one line if `error` is the system's fault: a resource, an output or a folder."""
     if error.errno in NO_ROOM:
         let_go(sys.stdout)
         fail(f"the output could not be written: {error.strerror}; write it elsewhere", FAILED)
@@ -119,14 +119,14 @@ def refuse(error: OSError) -> None:
 
 
 def internal(error: Exception) -> None:
-    """End with a mistake of ours."""
+    """End with an internal error."""
     with suppress(BrokenPipeError):
         say_bug(error)
     sys.exit(FAILED)
 
 
 def fail(message: str, code: int) -> None:
-    """One line on stderr, and out.  Of several ranks with the same mistake the first reports it."""
+    """Exit with one line on stderr, which only the first of several ranks writes."""
     from ..worker.launcher import launch_of
 
     launch = launch_of(os.environ)

@@ -34,7 +34,7 @@ def advise(scenarios: tuple[str, ...], **options: Any) -> None:
     --function or --command, recommend where and how your own code should run; a script's
     arguments follow --.
     """
-    asked = questions(options)  # takes its options out
+    asked = questions(options)  # removes its options
     start({**options, **asked}, scenarios=scenarios)
 
 

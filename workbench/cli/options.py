@@ -77,9 +77,9 @@ def adapt(
     hidden: Collection[str] = (),
     **texts: str,
 ) -> None:
-    """Drop the options that the command does not take, and reword the help of others.
+    """Remove the options that the command does not take, and reword the help of others.
 
-    `hidden` options do nothing; the commands of earlier runs may contain them.
+    `hidden` options have no effect, but commands of earlier runs may contain them.
     """
     command.params = [copy(each) for each in command.params if each.name not in without]
     for option in command.params:
@@ -95,9 +95,9 @@ def format_options(*, whole: bool = False) -> Callable[[F], F]:
 
 
 def chosen_format(options: dict[str, Any]) -> str | None:
-    """Take the options of formats out of `options`; None where none is chosen.
+    """Remove the format options from `options` and return the chosen one, or None.
 
-    Text may be combined with another format, which then counts.
+    If --plain is combined with another format, the other one counts.
     """
     chosen = [name for name in FORMATS if options.pop(f"as_{name}", False)]
     others = [name for name in chosen if name != PLAIN]
@@ -109,7 +109,8 @@ def chosen_format(options: dict[str, Any]) -> str | None:
 def keeps_samples(
     options: dict[str, Any], export_as: str | None, output: str | None = None
 ) -> bool:
-    """Take --no-samples out of `options`; UsageError if no document is written."""
+    """Remove --no-samples from `options`, and return whether samples are written; UsageError if no
+    document is."""
     left_out = bool(options.pop("no_samples"))
     if left_out and export_as != DOCUMENT and (output is None or export_as == EVENTS):
         raise UsageError("--no-samples is an option of the JSON document: add --json")

@@ -1,4 +1,4 @@
-"""The program and its commands: how they are found, read arguments, show their help and answer."""
+"""The program and its commands: how they are found, parse arguments and show help."""
 
 import builtins
 import math
@@ -16,8 +16,8 @@ from .help import COMMANDS, write_commands, write_options, write_section
 
 
 class Command(click.Command):
-    """A command whose values say something: an unset variable of the shell is no choice of all,
-    and NaN passes every comparison with a limit."""
+    """A command that refuses empty values, as from an unset shell variable, and NaN, which passes
+    every comparison with a limit."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         return completed(super().get_params(ctx))
@@ -27,7 +27,7 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         rest = super().parse_args(ctx, self._with_arguments(args))
-        for parameter in () if ctx.resilient_parsing else self.params:  # True: a shell completes
+        for parameter in () if ctx.resilient_parsing else self.params:  # not during completion
             value = ctx.params.get(parameter.name or "")
             for each in value if isinstance(value, tuple) else [value]:
                 check_value(parameter, each)
@@ -42,7 +42,7 @@ class Command(click.Command):
 
 
 class ReaderGone(Exception):
-    """The reader of stdout has closed its pipe; click would exit with 1 at a BrokenPipeError."""
+    """The reader of stdout has closed its pipe; click would exit with 1 on a BrokenPipeError."""
 
 
 class Group(Command, click.Group):
@@ -76,7 +76,7 @@ class Group(Command, click.Group):
 
 
 class Program(Group):
-    """The program itself.  A command is imported when it is asked for: `--help` needs none."""
+    """The program itself, which imports a command only when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
@@ -126,7 +126,7 @@ def examples(*lines: str) -> str:
 
 
 def head(command: str) -> dict[str, Any]:
-    """The first members of every smaller document."""
+    """The first members of every document other than that of a run."""
     from ..records.document import SCHEMA_VERSION, Tool
 
     return {"schema_version": SCHEMA_VERSION, "tool": Tool("workbench", __version__, command)}
@@ -135,4 +135,4 @@ def head(command: str) -> dict[str, Any]:
 def echo_json(value: Any) -> None:
     from ..export.json import dump
 
-    click.echo(dump(value).encode())  # UTF-8 (RFC 8259), whatever the locale
+    click.echo(dump(value).encode())  # UTF-8 (RFC 8259) in any locale

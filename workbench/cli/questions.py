@@ -1,4 +1,4 @@
-"""The question about the user's own model or code that a command's options ask."""
+"""The question about the user's own model or code in a command's options."""
 
 from typing import Any
 
@@ -19,8 +19,8 @@ _BELONGS = {
 
 
 def questions(options: dict[str, Any]) -> dict[str, ModelQuestion | OwnQuestion]:
-    """Take the options of --model and of the user's own code out of `options`; the field `model`
-    or `own` of the request, if either was asked about."""
+    """Remove the options about the user's own model or code from `options`, and return the field
+    `model` or `own` of the request, or {}."""
     subjects = {kind: text for kind in ("model", *KINDS) if (text := options.pop(kind)) is not None}
     if len(subjects) > 1:
         raise UsageError(f"--{' and --'.join(subjects)} exclude each other")

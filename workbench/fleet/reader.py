@@ -1,7 +1,7 @@
 """The folder of a fleet: the state of each job, and the answers of each machine.
 
-The files are those of `records.fleet`, and documents or journals that came by other ways.  Of a
-document only its summary and its picks are decoded: a fleet may have a thousand.
+The files are those of `records.fleet`, and documents or journals from elsewhere.  Only the summary
+and the picks of a document are decoded, since a fleet may have a thousand.
 """
 
 import dataclasses
@@ -40,15 +40,15 @@ from ..text.units import clock
 
 NO_VERDICT = "it holds no verdict, and a fleet compares those of `advise`"
 TAIL_BYTES, TAIL_LINES = 4096, 5  # the end of a log
-UNSEEN = ("COMPLETED", "ENDED", "FAILED")  # words of a job that may have found no folder
+UNSEEN = ("COMPLETED", "ENDED", "FAILED")  # final states of a job that may not see the folder
 T = TypeVar("T")
 
 
 def read_folder(path: Path, now_s: float, *, alone: bool = False) -> FleetFolder:
     """Read the folder at `now_s`, seconds since 1970, and, unless `alone`, the fleets in it; the
-    first plan is that of all."""
+    first plan applies to all."""
     found = FleetFolder()
-    gc.disable()  # a thousand documents make many objects, and none of them is garbage
+    gc.disable()  # a thousand documents make many objects, none of them garbage
     try:
         for at in fleets(path)[: 1 if alone else None]:
             one, inner = _fleet(at, now_s), shown(at.name, 80)
@@ -66,8 +66,8 @@ def read_folder(path: Path, now_s: float, *, alone: bool = False) -> FleetFolder
 def _without_copies(
     jobs: list[FleetNode], files: list[FleetNode], flaws: list[Warning]
 ) -> Iterator[FleetNode]:
-    """The files that count: the most complete one of each run that no job holds.  The others are
-    noted in `flaws`."""
+    """The files that count: the most complete one of each run that is not from a job.  `flaws` gets
+    a warning for each other one."""
     kept = {_run_key(job): job for job in jobs}
     for node in sorted(files, key=_completeness, reverse=True):
         kept.setdefault(_run_key(node), node)
@@ -80,7 +80,8 @@ def _without_copies(
 
 
 def _run_key(node: FleetNode) -> object:
-    """Equal for copies of one run.  The id alone is not: two runs may start in the same second."""
+    """A key that is equal for copies of one run; the id is not enough, since runs of two machines
+    may start in the same second."""
     run = node.run
     return node.name if run is None else (run.id, run.started_at, run.hostname)
 
@@ -91,7 +92,7 @@ def _completeness(node: FleetNode) -> tuple[bool, int]:
 
 
 def _fleet(path: Path, now_s: float) -> FleetFolder:
-    """The state of every job, and one more machine for every other document in the folder."""
+    """The state of every job, and another node for every other document in the folder."""
     plan = None
     flaws: list[Warning] = []
     jobs: dict[str, fleet.FleetJob] = {}
@@ -116,12 +117,12 @@ def _fleet(path: Path, now_s: float) -> FleetFolder:
 
 
 def decoded(path: Path, kind: type[T]) -> T:
-    """The structure in a JSON file; `recordings.why` has words for what it raises."""
+    """The structure in a JSON file; `recordings.why` describes its errors."""
     return msgspec.json.decode(printable_json(whole(path, run_files.MOST_BYTES)), type=kind)
 
 
 def read_plan(folder: Path) -> fleet.FleetPlan:
-    """The plan in the folder; `recordings.why` has words for what it raises."""
+    """The plan in the folder; `recordings.why` describes its errors."""
     plan = decoded(folder / fleet.PLAN, fleet.FleetPlan)
     if plan.fleet_version != fleet.FLEET_VERSION:
         raise JournalError(f"it has version {plan.fleet_version}, not this program's")
@@ -141,7 +142,7 @@ def _unusable(name: str, error: Exception, remedy: str) -> Warning:
 def job_node(
     folder: Path, plan: fleet.FleetPlan | None, job: fleet.FleetJob, now_s: float
 ) -> FleetNode:
-    """What has become of a job: launcher and readers see the same."""
+    """The state of a job, for launcher and readers alike."""
     at, flaw, submitted = folder / fleet.JOBS / job.name, "", None
     node = FleetNode(shown(job.name), shown(job.node_type, 80), shown(job.node, 80), "")
     for name in (fleet.SUBMITTED, fleet.DOCUMENT, fleet.JOURNAL):
@@ -156,7 +157,7 @@ def job_node(
                         reason = Reason("unusable", flaw) if flaw else node.reason
                         return replace(node, reason=reason, log=log)
             except Exception as error:
-                if name != fleet.JOURNAL:  # it may have just begun
+                if name != fleet.JOURNAL:  # a journal may have just begun
                     flaw = flaw or shown(f"{name} is not usable: {why(error)}")
     state, text = _state(at, submitted, plan, now_s)
     if state == "pending" and (node.run is not None or os.path.lexists(at / fleet.LOG)):
@@ -170,7 +171,7 @@ def job_node(
 def _state(
     at: Path, submitted: fleet.Submitted | None, plan: fleet.FleetPlan | None, now_s: float
 ) -> tuple[str, str]:
-    """The state of a job without a document, as far as the engine and the clock know."""
+    """The state of a job without a document, by the engine and the clock, and why."""
     word = shown(submitted.native_state or "", 80) if submitted else ""
     engine = f"; its last state was {word}" if word else ""
     if os.path.lexists(at / fleet.EXIT_CODE):
@@ -228,7 +229,7 @@ _measurement = msgspec.json.Decoder(Measurement).decode
 
 
 def _ran(node: FleetNode, file: Path, submitted: fleet.Submitted | None) -> FleetNode:
-    """The node with a document or journal; `recordings.why` has words for what it raises."""
+    """The node with a document or journal; `recordings.why` describes errors."""
     run = _run(file)
     asked, began = _moment(submitted.at if submitted else ""), _moment(run.started_at)
     state, reason = "partial", None if run.status == "done" else f"the run there is {run.status}"
@@ -280,7 +281,7 @@ def _scaled(measured: Measurement) -> ScaledCase:
 
 
 def _described(machine: Machine) -> str:
-    """`AMD EPYC, 8 cores, NVIDIA H200 x 2, 32 GiB`: equal for equal machines."""
+    """`AMD EPYC, 8 cores, NVIDIA H200 x 2, 32 GiB`, which is equal for equal machines."""
     counted_names = {name: len(devices) for name, devices in devices_by_name(machine).items()}
     parts = [f"{name} x {n}" if n > 1 else name for name, n in counted_names.items()]
     gib = machine.memory.total_bytes / 2**30  # equal machines differ by some MiB
@@ -288,7 +289,7 @@ def _described(machine: Machine) -> str:
 
 
 def _answer(verdict: Verdict, raw: msgspec.Raw | None) -> NodeAnswer:
-    """The answer with the value of its pick, as `whatif.seconds_of` has it."""
+    """The answer with the value of its pick, as in `whatif.seconds_of`."""
     objective, picked = verdict.objective, None if raw is None else _measurement(raw)
     summary = msgspec.structs.asdict(summary_of(verdict, picked.case if picked else None))
     summary |= {"scenario": shown(verdict.scenario, 80), "objective": shown(objective, 80)}
@@ -296,7 +297,7 @@ def _answer(verdict: Verdict, raw: msgspec.Raw | None) -> NodeAnswer:
         text = shown(next(iter(verdict.reasons), "no pick there"), 200)
         return NodeAnswer(**summary, uncompared=Reason("no_pick", text))
     work, case, value, interval, reason = picked.work, picked.case, None, None, None
-    if case.workload == MODEL_WORKLOAD:  # its hash says which, and a copy may have another name
+    if case.workload == MODEL_WORKLOAD:  # the hash identifies it, and names of copies may differ
         case = dataclasses.replace(case, params={})
     if objective not in TIMED:
         reason = Reason("objective", "only times are compared between machines")

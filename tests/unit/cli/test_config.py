@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from workbench.cli.launch import _engine, with_choices
+from workbench.cli.launch import _engine, with_settings
 from workbench.cli.main import cli
 from workbench.files import config
 from workbench.planning.usage import UsageError
@@ -86,14 +86,14 @@ def test_choices_fill_in_what_the_command_line_leaves_open() -> None:
     config.assign("budget", "30")
     config.assign("prices", "gpu=2.99")
     options = dict(NOTHING)
-    with_choices(options)
+    with_settings(options)
     assert (options["budget_s"], options["prices"]) == (30.0, ("gpu=2.99",))
     for given in ({"quick": True}, {"every": True}, {"all_scenarios": True}):
         options = NOTHING | given
-        with_choices(options)
+        with_settings(options)
         assert options["budget_s"] is None, given
     options = NOTHING | {"budget_s": 5.0, "price_file": "own.toml"}
-    with_choices(options)
+    with_settings(options)
     assert (options["budget_s"], options["prices"]) == (5.0, ())
 
 

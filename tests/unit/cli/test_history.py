@@ -129,9 +129,9 @@ def test_a_run_that_ended_without_a_row_does_not_lack_nothing(runs: Path) -> Non
     done = CliRunner().invoke(cli, ["resume", "b"])
     assert done.exit_code == 1
     assert "nothing was measured for row; measure it: workbench advise row\n" in done.stderr
-    assert "lacks nothing" not in done.stderr and "no row left to resume" in done.stderr
+    assert "is complete" not in done.stderr and "no row left to resume" in done.stderr
     done = CliRunner().invoke(cli, ["resume", "c"])
-    assert (done.exit_code, "lacks nothing" in done.stderr) == (0, True)
+    assert (done.exit_code, "is complete" in done.stderr) == (0, True)
 
 
 def test_a_run_under_way_is_not_called_one_without_complete_rows(runs: Path) -> None:

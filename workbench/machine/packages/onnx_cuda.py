@@ -21,7 +21,7 @@ def disagreement(machine: Machine, software: Software) -> str | None:
 
 
 def remedy(machine: Machine, software: Software) -> str:
-    """The command that installs an ONNX Runtime for the driver, the GPUs and, if possible, torch."""
+    """The command that installs an ONNX Runtime for the driver, the GPUs and maybe torch."""
     known = [major(machine.cuda.api_version), _cuda_of("torch", software), max(RELEASES)]
     if any(gpu.visible and gpu.is_below(TURING) for gpu in machine.gpus):
         known.append(min(RELEASES))
