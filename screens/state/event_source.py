@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LINE_LIMIT = 2**26  # one event with a long block of samples is one line
 CANCEL_S = 2.0  # time for an engine to write its partial result
 TERMINATE_S = 1.0
-LINGER_S = 10.0  # from the end of its events to that of an engine, which waits for its workers
+LINGER_S = 10.0  # time for an engine to end after its last event, since it waits for its workers
 SILENCE_S = 1.0  # between two checks whether a silent engine still lives
 TAIL_LINES = 20
 
@@ -65,7 +65,8 @@ class WatchSource:
         known: Sequence[ev.AnyEvent],
         snapshots: Callable[[Callable[[float], object]], Iterator[Snapshot]],
     ) -> None:
-        """`known` comes before the first snapshot; `snapshots` takes the function that waits."""
+        """`known` comes before the first snapshot; `snapshots` takes a function that waits for a
+        number of seconds."""
         self._known, self._left = known, threading.Event()
         self._snapshots = snapshots(self._left.wait)
 

@@ -17,7 +17,6 @@ from .styles import link
 
 MARGIN = 1  # columns at each side, as in app.tcss
 
-
 PHASE_WORDS = {
     "starting": ("starting", "bold"),
     "running": ("racing", "bold"),
@@ -32,7 +31,7 @@ PHASE_WORDS = {
 
 
 class TopBars(Vertical):
-    """Tabs and machine; below them the state of the run, in parts that change at their own pace."""
+    """Tabs and machine; below them the state of the run, in parts that are redrawn separately."""
 
     def compose(self) -> ComposeResult:
         yield Drawn(id="tabs")
