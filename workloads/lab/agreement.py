@@ -90,7 +90,7 @@ def has_classes(reference: Array) -> bool:
     return reference.ndim >= 1 and reference.shape[-1] >= 2 and reference.dtype.kind == "f"
 
 
-def names_things(reference: Array) -> bool:
+def holds_labels(reference: Array) -> bool:
     """Whether an output holds labels, as text, booleans and wide integers do; integers of 8 and 16
     bits are quantities, such as the levels of a picture."""
     kind, width = reference.dtype.kind, reference.dtype.itemsize
@@ -106,7 +106,7 @@ def sums(answer: Array, reference: Array, name: str = "") -> tuple[float, ...]:
     if answer.shape != reference.shape:
         text = f"output {name} has shape {answer.shape}, the original's {reference.shape}"
         raise WorkloadError(text, code="wrong_result")
-    if names_things(reference):  # right or wrong, not near
+    if holds_labels(reference):  # right or wrong, not near
         answer, reference = answer == reference, np.ones(reference.shape)
     answer, reference = answer.astype(np.float64), reference.astype(np.float64)
     known = np.isfinite(reference)

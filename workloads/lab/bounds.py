@@ -36,7 +36,7 @@ def promised(
     answers: Samples, references: Samples, metric: str, limit: float, chance: float
 ) -> float | None:
     """As `upper`; None where the inputs are too few for a bound that can meet `limit`."""
-    least = fewest(metric, limit, chance, labels=any(map(agreement.names_things, references[0])))
+    least = fewest(metric, limit, chance, labels=any(map(agreement.holds_labels, references[0])))
     is_enough = least is not None and len(answers) >= least
     return upper(answers, references, metric, chance) if is_enough else None
 
@@ -46,7 +46,7 @@ def upper(answers: Samples, references: Samples, metric: str, chance: float) -> 
     worst = 0.0
     for outputs in zip(zip(*answers, strict=True), zip(*references, strict=True), strict=True):
         pairs = list(zip(*outputs, strict=True))
-        if metric == "relative_error" and agreement.names_things(pairs[0][1]):
+        if metric == "relative_error" and agreement.holds_labels(pairs[0][1]):
             # A label is right or wrong: none seen to change leaves a share that may.
             parts = [agreement.sums(*pair)[:2] for pair in pairs]
             wrong = math.ceil(sum(off / (whole or 1.0) for off, whole in parts) - 1e-9)

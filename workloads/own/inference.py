@@ -2,7 +2,7 @@
 CUDA graph, or exported to ONNX and called by ONNX Runtime.
 
 A step of torch takes inputs from the host and leaves its outputs there, as a caller would: on a GPU
-both transfers count.  `metrics` gives the time with inputs resident apart.
+both transfers count.  `metrics` gives the time with resident inputs.
 """
 
 import copy
@@ -65,11 +65,11 @@ class ModuleTask(TorchTask):
         key = (self.code, str(self.device), "nhwc" in self.modes)
         if key not in _shared:
             _shared[key] = self.laid_out(one.on(self.device))
-        # Weights alone are shared: what a module keeps for later calls is each case's own.
+        # Only weights are shared, and no other state that calls leave in a module.
         like = _shared[key]
         try:
             return _copied(like, *like.parameters(), *like.buffers())
-        except Exception:  # it holds what cannot be copied
+        except Exception:  # it holds something that cannot be copied
             return self.laid_out(one.on(self.device))
 
     def _moved(self) -> Example:
@@ -109,7 +109,7 @@ class ModuleTask(TorchTask):
     def step(self) -> None:
         try:
             self._answer()
-        except (Exception, SystemExit):  # a context around it would be timed
+        except (Exception, SystemExit):  # a context manager would be timed
             with user_errors(self.code.name):
                 raise
 
@@ -138,7 +138,7 @@ class ModuleTask(TorchTask):
 
 
 def _copied(module: Any, *shared: Any) -> Any:
-    """A copy of the module with these tensors of its own."""
+    """A copy of the module that shares these of its tensors."""
     return copy.deepcopy(module, {id(tensor): tensor for tensor in shared})
 
 
@@ -157,7 +157,7 @@ class ExportedTask(ModelTask):
         return self.right.judge(self.code, self.case.precision, answers)
 
     def _ask_user(self, answers: list[Any]) -> None:
-        """Show the user's own check the answers in the form of the module's output."""
+        """Apply the user's own check to the answers, in the form of the module's output."""
         one, waiting = subject(self.code), iter(answers)
         within = examine.known(self.code)["guard"]
         with user_errors(self.code.name):

@@ -1,4 +1,4 @@
-"""What --save-best writes: the artefact of the pick, and a script that runs it as measured."""
+"""Writes the files of --save-best: those of the pick, and a script that runs it as measured."""
 
 import inspect
 import os
@@ -173,7 +173,7 @@ class _Script:
     onnx_file: str
     setup: list[str]
     call: list[str]
-    renews: bool = False  # the inputs before each call
+    renews: bool = False  # whether each call gets fresh inputs
 
     def text(self, subject: Subject | None) -> str:
         """The text of the script; there is no subject for a function."""
@@ -200,7 +200,7 @@ class _Script:
         timed = TIMED.format(call=lines, wait=wait, renewed=renewed, timed=what)
         named = {"name": code.name, "label": self.case.label, "directory": code.directory}
         head = HEAD.format(timed=what, **named)
-        # The inputs of every call are the same: a keyword argument may be missing in the lines.
+        # The lines to paste may lack keyword arguments, which every call needs.
         return "\n".join([head, *parts, timed]).replace("model(*inputs)", "model(*inputs, **named)")
 
     def _of_function(self) -> list[str]:

@@ -28,7 +28,7 @@ class Own(Workload):
     variants: ClassVar[tuple[Variant, ...]] = ()  # the engine chooses
 
     def work(self, case: Case) -> Work:
-        """Nothing is known about its operations and memory."""
+        """Its operations and memory are unknown."""
         item = "samples" if case.batch else "runs"
         when = "step" if case.backend in ("torch", *ONNX_BACKENDS) else ""
         return Work(None, None, case.batch or 1, item, memory_bytes=0.0, transfers=when)
@@ -39,7 +39,7 @@ class Own(Workload):
             with setup.phase("build"):
                 return function.FunctionTask(case, code)
         if code.kind == COMMAND:
-            command.own_processes()
+            command.adopt_processes()
             return command.CommandTask(code, case)
         if case.backend in ONNX_BACKENDS:
             return inference.ExportedTask(case, setup, code)

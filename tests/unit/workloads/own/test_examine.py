@@ -92,7 +92,7 @@ def test_padding_is_no_chance(examined) -> None:
 def test_a_compiled_module_is_raced_without_it_and_that_is_said(examined) -> None:
     _, facts = examined("compiled")
     assert facts["compiled"] and not examined("linear")[1]["compiled"]
-    assert any("torch.compile is taken off" in note for note in facts["notes"])
+    assert any("torch.compile is removed" in note for note in facts["notes"])
     notes = examined("partly_compiled")[1]["notes"]
     assert "parts of it are compiled (1), and stay so in every candidate" in notes
 
