@@ -80,7 +80,7 @@ def by_onnxruntime(
         session = open_session(model, case, Path(folder, "profile"), shared=shared)
         for _ in range(1 + steps):
             session.run(None, next(feeds))
-        events = ended_profile(session)
+        events = end_profile(session)
     counted_from = sorted(event["ts"] for event in events if event["name"] == "model_run")[1]
     events = [event for event in events if event["ts"] >= counted_from]
     on_host, spent_s, fallback_s = kind_of(case.device).on_host, defaultdict(list), 0.0
@@ -103,7 +103,7 @@ def _profile(
     return Profile(events, operators[:LONGEST], total_s, device, fallback_s)
 
 
-def ended_profile(session: Any) -> list[Any]:
+def end_profile(session: Any) -> list[Any]:
     """The events of an ONNX Runtime session, whose profile ends."""
     found: list[Any] = json.loads(Path(session.end_profiling()).read_bytes())
     return found

@@ -22,7 +22,7 @@ def compared(session: Any) -> list[str]:
 
 
 def answer(session: Any, names: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
-    """The outputs `names` of one run; text in NumPy's own type, which a file keeps unpickled."""
+    """The outputs `names` of one run; text in NumPy's own type, since files hold no pickles."""
     found = session.run(list(names), dict(feeds))
     return [array.astype(str) if array.dtype.kind == "O" else array for array in found]
 
@@ -42,7 +42,7 @@ def error(session: Any, samples: Samples, right: Samples) -> float:
 def compare(names: Sequence[str], answers: Samples, references: Samples) -> list[OutputAccuracy]:
     """One result per output over all samples; `answers` and `references` hold samples of outputs.
 
-    WorkloadError where shapes differ, or an answer is not finite and its reference is.
+    WorkloadError if shapes differ, or an answer is not finite although its reference is.
     """
     found = []
     for place, name in enumerate(names):
@@ -100,8 +100,8 @@ def holds_labels(reference: Array) -> bool:
 def sums(answer: Array, reference: Array, name: str = "") -> tuple[float, ...]:
     """The squared norms of the difference, the reference and the answer, and the product of both.
 
-    Entries whose reference is not finite are left out; where it is infinite, the answer has to
-    have its sign, as the large numbers have that INT8 puts there.
+    Entries whose reference is not finite are left out, but if that is infinite, the answer must
+    have its sign: INT8 puts large numbers there.
     """
     if answer.shape != reference.shape:
         text = f"output {name} has shape {answer.shape}, the original's {reference.shape}"

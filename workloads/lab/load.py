@@ -1,4 +1,4 @@
-"""An untrusted ONNX model as it was given, with one line about whatever is wrong with it.
+"""Loads an untrusted ONNX model; an error says in one line what is wrong with it.
 
 The graph is parsed once, without the values of its weights: ONNX Runtime reads the file itself.
 """
@@ -108,7 +108,7 @@ def _parsed(path: Path, data: bytes) -> Any:
 
 
 def looks_like(data: bytes) -> tuple[str, str]:
-    """The kind of a file that is no model, by its first bytes, and the remedy."""
+    """The kind of a file that is not a model, by its first bytes, and the remedy."""
     return next(
         (what, hint)
         for pattern, what, hint in _OTHERS

@@ -1,4 +1,4 @@
-"""The search for nodes to leave in FP32, to keep the error of a static INT8 variant in a limit.
+"""The search for nodes to leave in FP32, so that a static INT8 variant keeps its error limit.
 
 A unit is a product, or the quantised operators between it and the next.  Each unit is quantised
 alone to see its error.  The units with the most error for their time stay in FP32, as many as the
@@ -22,7 +22,7 @@ from .errors import quiet
 from .prepare import PREPARED
 
 MOST_INPUTS = 64  # in one trial
-MARGIN = 0.9  # share of the limit to keep to, since other inputs give another error
+MARGIN = 0.9  # share of the limit to stay within, since other inputs give another error
 FEW_S = 0.3  # seconds of running samples in one trial, where possible
 SENSITIVITY_SHARE = 0.4  # share of the time for rating the units one by one
 LEAST_SHARE = 0.1  # share of the cost in INT8 below which a mix gains nothing
@@ -38,7 +38,7 @@ class Unit:
 def mixed(
     folder: Path, recipe: Recipe, metric: str, limit: float, seconds: float
 ) -> dict[str, Any]:
-    """Write the variant of the static `recipe` with nodes in FP32 that keep its error in `limit`.
+    """Write the variant of the static `recipe` with nodes left in FP32 to keep the error `limit`.
 
     `metric`: "relative_error" or "disagreement".  Returns what `build` does, recipe and `error`.
     """
@@ -152,7 +152,7 @@ class _Search:
     def _error(
         self, recipe: Recipe, only: Sequence[str], count: int, metric: str, is_bounded: bool
     ) -> float:
-        """The error over `count` samples, or its upper bound; infinite where it answers NaN."""
+        """The error over `count` samples, or its upper bound; infinite with an answer of NaN."""
         began = time.monotonic()
         if began + 2 * self._trial_s > self._ends:  # the chosen variant is made once more
             raise _OutOfTimeError

@@ -11,7 +11,7 @@ from typing import Any
 from workbench.worker.libraries import onnx
 from workbench.worker.session_options import UNOPTIMISED
 
-from .._shared.profiling import ended_profile, kernels
+from .._shared.profiling import end_profile, kernels
 from .._shared.session import cpu_session
 from . import agreement, graph
 
@@ -132,7 +132,7 @@ def _profiled(
         try:
             session = cpu_session(model, UNOPTIMISED, profile=Path(scratch, "profile"))
             agreement.answers(session, samples)
-            return list(kernels(ended_profile(session)))
+            return list(kernels(end_profile(session)))
         except Exception:
             return []
 
