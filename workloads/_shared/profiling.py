@@ -19,8 +19,8 @@ KERNEL_TIME = "_kernel_time"  # ends the name of an event: the run of a node's k
 def by_torch(task: Any, steps: int) -> Profile:
     """Profile `steps` of a `TorchTask` with torch.profiler, as one range named like the case.
 
-    Operators are torch's on a CPU, and kernels with copies on a GPU.  WorkloadError "no_profiler"
-    where the profiler saw nothing on the GPU.
+    Operators are torch's on a CPU, kernels and copies on a GPU.  WorkloadError "no_profiler" if the
+    profiler saw nothing on the GPU.
     """
     from torch.profiler import ProfilerActivity, profile, record_function
 
@@ -71,10 +71,10 @@ def by_onnxruntime(
     """Profile `steps` in a new ONNX Runtime session, after one run that does not count.
 
     On a GPU a node's time is that of its launch, so there are no operators, and the total is that
-    of the runs.  Nodes left to the CPU have their own times: waits are apart (its WaitOnEPStep).
+    of the runs.  Times of nodes left to the CPU include no waits (WaitOnEPStep is separate).
     """
     if case.backend != "onnxruntime":
-        text = f"{case.backend} has no profiler that this could read"
+        text = f"{case.backend} has no profiler that workbench can read"
         raise WorkloadError(text, code="no_profiler")
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
         session = open_session(model, case, Path(folder, "profile"), shared=shared)
@@ -104,7 +104,7 @@ def _profile(
 
 
 def end_profile(session: Any) -> list[Any]:
-    """The events of an ONNX Runtime session, whose profile ends."""
+    """End the profile of an ONNX Runtime session; returns its events."""
     found: list[Any] = json.loads(Path(session.end_profiling()).read_bytes())
     return found
 
