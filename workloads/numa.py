@@ -139,20 +139,20 @@ def nodes(root: Path = Path("/")) -> list[Node]:
         except (OSError, ValueError):
             continue
         if cpus and total and int(total[1]):
-            ways = dict(zip(sorted(folders), distances, strict=False))  # online nodes only
-            found.append(Node(number, cpus, ways))
+            by_node = dict(zip(sorted(folders), distances, strict=False))  # online nodes only
+            found.append(Node(number, cpus, by_node))
     return found
 
 
 def usable(found: Sequence[Node]) -> list[Node]:
-    """The nodes of whose cores this process may use some, with those cores."""
+    """The nodes with cores that this process may use, limited to those cores."""
     allowed = affinity_mask() or set()
     shared = (replace(node, cpus=node.cpus & allowed) for node in found)
     return [node for node in shared if node.cpus]
 
 
 def farthest(found: Sequence[Node]) -> Node:
-    """The node that the first one has the longest way to."""
+    """The node at the largest distance from the first."""
     return max(found[1:], key=lambda node: found[0].distances.get(node.number, 0))
 
 

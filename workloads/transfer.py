@@ -38,7 +38,7 @@ MODES = {  # pinned, non_blocking
 }
 # With this many multiplications for each byte, product and copy take about equally long on a GPU.
 PRODUCTS_PER_BYTE = 500
-REPEATS = 3  # measurements of each part alone, for the overlap
+REPEATS = 3  # measurements of each part for the overlap; the fastest counts
 
 
 class Transfer(Workload):
