@@ -1,8 +1,8 @@
-"""Submits the jobs of a plan, and says what becomes of them.
+"""Submits the jobs of a plan, and reports their states.
 
 A launcher knows nothing that is not in the folder, so another one can go on after it was killed.
-It says what a reader would see there (`fleet.reader`), and takes no lock: a job that two of
-them submit runs once (`assets/fleet/run.sh`).
+It reports what `fleet.reader` sees there, and takes no lock: a job that two launchers submit runs
+once (`assets/fleet/run.sh`).
 """
 
 import errno
@@ -35,7 +35,7 @@ OWN_CODE = {f"--{kind}" for kind in KINDS}
 
 
 def plan_in(folder: Path) -> FleetPlan | None:
-    """The plan in the folder; None where there is none."""
+    """The plan in the folder; None if there is none."""
     try:
         return read_plan(folder)
     except FileNotFoundError:
@@ -45,8 +45,8 @@ def plan_in(folder: Path) -> FleetPlan | None:
 
 
 def begin(folder: Path, plan: FleetPlan) -> FleetPlan:
-    """Make the folder: copies of the files that the options name, the scripts, then the plan, for
-    good.  Of two launchers one succeeds.  The user's own code is found where the user stands."""
+    """Make the folder: copies of the files that the options name, the scripts, then the plan, which
+    never changes.  If two launchers try, one succeeds.  Own code runs in the current folder."""
     arguments, inputs = list(plan.arguments), dict[str, FleetInput]()
     # What follows `--` is for the user's script.
     ours = arguments[: arguments.index("--")] if "--" in arguments else plan.arguments
@@ -94,7 +94,7 @@ class Launcher:
         self._engine = Ssh(folder, plan) if plan.engine == "ssh" else Slurm(folder, plan)
         self._submitted: dict[str, Submitted] = {}  # by the name of the job
         self._ended: set[str] = set()
-        self._suspects: set[str] = set()  # ended by the engine's word alone
+        self._suspects: set[str] = set()  # jobs that ended, but so far only the engine says so
 
     @property
     def waiting(self) -> dict[str, FleetJob]:
@@ -109,8 +109,7 @@ class Launcher:
         return begun + self._plan.deadline_s - time.time()
 
     def submit(self) -> bool:
-        """Submit each job that was not submitted yet; one that is refused costs only itself.
-        False if any was."""
+        """Submit each job that was not submitted yet; False if any was refused."""
         for job in self._plan.jobs:
             place = self._folder / JOBS / job.name
             with suppress(Exception):  # a damaged file: a job that is submitted twice runs once
@@ -137,14 +136,14 @@ class Launcher:
             time.sleep(min(every_s, max(0.0, self._left_s)))
 
     def cancel(self) -> bool:
-        """Cancel what has not ended, and leave word of it for readers.  False if some may go on."""
+        """Cancel the jobs that have not ended, and note it in the folder; False if some go on."""
         stopped = self._stop()
         for job in stopped:
             self._note(job, self._submitted[job.name], "CANCELLED")
         return len(stopped) == len(self.waiting)
 
     def _stop(self) -> list[FleetJob]:
-        """Cancel what has not ended; returns what is cancelled, and says what may go on."""
+        """Cancel the jobs that have not ended; returns those cancelled, and reports the others."""
         waiting = self.waiting
         for job_id in self._engine.cancel(waiting):
             job = waiting.pop(job_id)

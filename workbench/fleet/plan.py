@@ -1,4 +1,4 @@
-"""The plan of a fleet: node types, runs as data and in words, scripts, and Kubernetes Jobs."""
+"""The plan of a fleet: node types and jobs, its text, the scripts, and Kubernetes Jobs."""
 
 import re
 import shlex
@@ -17,9 +17,9 @@ from ..records.fleet import FLEET_VERSION, JOBS, FleetJob, FleetPlan, NodeType
 from ..text import units
 
 GIB = 1 << 30
-SPARE_S = 300.0  # in Slurm's time limit, for starting and for what follows the budget
+SPARE_S = 300.0  # of Slurm's time limit, for starting and for what follows the budget
 LABEL = re.compile(r"[\w./-]{1,300}=[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)
-BEGUN = "begun"  # in a script: when its fleet began, since folders of others have the same name
+BEGUN = "begun"  # variable in a script: the start of its fleet, which sets it apart from others
 NEEDED = {
     "slurm": "nodes see the folder of --into and the interpreter under the same paths",
     "ssh": "hosts have the interpreter; one that does not see the folder of --into gets a copy",
@@ -41,7 +41,7 @@ class Node(msgspec.Struct, frozen=True):
 
 
 def node_types(nodes: Iterable[Node]) -> list[NodeType]:
-    """The nodes by what distinguishes them; memory counts in GiB, as equal nodes differ."""
+    """Groups of equal nodes; memory is compared in GiB, since equal nodes differ by less."""
     groups: dict[object, list[Node]] = {}
     for node in nodes:
         memory = round(node.memory_bytes / GIB)
@@ -73,8 +73,8 @@ def time_limit(budget_s: float) -> float:
 def make_plan(
     nodes: Sequence[Node], request: Request, *, per_type: int, shared: bool, **settings: Any
 ) -> FleetPlan:
-    """A job on each of the first nodes of each type; the settings are fields of the plan, and
-    `scaling`, the node type of a job over two nodes."""
+    """A plan with a job on each of the first `per_type` nodes of a type.  `settings` are fields of
+    the plan, and `scaling`, the node type of a job over two nodes."""
     engine, types = "slurm" if nodes[0].partition else "ssh", node_types(nodes)
     crowded = {node.partition for node in nodes if shared or node.forces_sharing}
     jobs = [
@@ -101,7 +101,7 @@ def _arguments(plan: FleetPlan, job: FleetJob) -> list[str]:
 
 
 def script(plan: FleetPlan, job: FleetJob, folder: Path, directory: Path) -> str:
-    """The text of `run.sh`; the node's run stands in `directory`."""
+    """The text of `run.sh`, which runs in `directory` on the node."""
     variables = {"python": plan.python, "job": folder / JOBS / job.name, "directory": directory}
     variables |= {"nodes": job.nodes, "wheels": plan.wheels and folder / "inputs" / "wheels"}
     variables |= {BEGUN: plan.created_at}
@@ -149,7 +149,7 @@ def kubernetes(image: str, pools: Sequence[str], per_pool: int, request: Request
         job["metadata"]["name"] = f"workbench-{number}"
         job["spec"] |= {"completions": per_pool, "parallelism": per_pool}
         pod = job["spec"]["template"]["spec"]
-        # The clock of a Job runs while it waits for nodes, that of a pod from its node on.
+        # The deadline of a Job would count the time in a queue; that of a pod starts on its node.
         pod["activeDeadlineSeconds"] = round(time_limit(request.budget))
         pod["nodeSelector"] = dict([pool.split("=")])
         pod["containers"][0] |= {"image": image, "args": request.arguments("--json")}

@@ -1,7 +1,7 @@
 """The folder of a fleet: the state of each job, and the answers of each machine.
 
-The files are those of `records.fleet`, and documents or journals that came by other ways.  Of a
-document only its summary and its picks are decoded: a fleet may have a thousand.
+The files are those of `records.fleet`, and documents or journals from elsewhere.  Only the summary
+and the picks of a document are decoded, since a fleet may have a thousand.
 """
 
 import dataclasses
@@ -40,13 +40,13 @@ from ..text.units import clock
 
 NO_VERDICT = "it holds no verdict, and a fleet compares those of `advise`"
 TAIL_BYTES, TAIL_LINES = 4096, 5  # the end of a log
-UNSEEN = ("COMPLETED", "ENDED", "FAILED")  # words of a job that may have found no folder
+UNSEEN = ("COMPLETED", "ENDED", "FAILED")  # last states of a job that may have seen no folder
 T = TypeVar("T")
 
 
 def read_folder(path: Path, now_s: float, *, alone: bool = False) -> FleetFolder:
-    """Read the folder at `now_s`, seconds since 1970, and, unless `alone`, the fleets in it; the
-    first plan is that of all."""
+    """Read the folder and, unless `alone`, the fleets in it; the first plan counts for all.
+    `now_s`: the present in seconds since 1970."""
     found = FleetFolder()
     gc.disable()  # a thousand documents make many objects, and none of them is garbage
     try:
@@ -66,8 +66,7 @@ def read_folder(path: Path, now_s: float, *, alone: bool = False) -> FleetFolder
 def _without_copies(
     jobs: list[FleetNode], files: list[FleetNode], flaws: list[Warning]
 ) -> Iterator[FleetNode]:
-    """The files that count: the most complete one of each run that no job holds.  The others are
-    noted in `flaws`."""
+    """The most complete file of each run that no job holds; the others are noted in `flaws`."""
     kept = {_run_key(job): job for job in jobs}
     for node in sorted(files, key=_completeness, reverse=True):
         kept.setdefault(_run_key(node), node)
@@ -80,7 +79,7 @@ def _without_copies(
 
 
 def _run_key(node: FleetNode) -> object:
-    """Equal for copies of one run.  The id alone is not: two runs may start in the same second."""
+    """Equal for copies of one run only; two runs that start in the same second share an id."""
     run = node.run
     return node.name if run is None else (run.id, run.started_at, run.hostname)
 
@@ -116,12 +115,12 @@ def _fleet(path: Path, now_s: float) -> FleetFolder:
 
 
 def decoded(path: Path, kind: type[T]) -> T:
-    """The structure in a JSON file; `recordings.why` has words for what it raises."""
+    """The structure in a JSON file; `recordings.why` explains its errors."""
     return msgspec.json.decode(printable_json(whole(path, run_files.MOST_BYTES)), type=kind)
 
 
 def read_plan(folder: Path) -> fleet.FleetPlan:
-    """The plan in the folder; `recordings.why` has words for what it raises."""
+    """The plan in the folder; `recordings.why` explains its errors."""
     plan = decoded(folder / fleet.PLAN, fleet.FleetPlan)
     if plan.fleet_version != fleet.FLEET_VERSION:
         raise JournalError(f"it has version {plan.fleet_version}, not this program's")
@@ -141,7 +140,7 @@ def _unusable(name: str, error: Exception, remedy: str) -> Warning:
 def job_node(
     folder: Path, plan: fleet.FleetPlan | None, job: fleet.FleetJob, now_s: float
 ) -> FleetNode:
-    """What has become of a job: launcher and readers see the same."""
+    """The state of a job, the same for launchers and readers."""
     at, flaw, submitted = folder / fleet.JOBS / job.name, "", None
     node = FleetNode(shown(job.name), shown(job.node_type, 80), shown(job.node, 80), "")
     for name in (fleet.SUBMITTED, fleet.DOCUMENT, fleet.JOURNAL):
@@ -228,7 +227,7 @@ _measurement = msgspec.json.Decoder(Measurement).decode
 
 
 def _ran(node: FleetNode, file: Path, submitted: fleet.Submitted | None) -> FleetNode:
-    """The node with a document or journal; `recordings.why` has words for what it raises."""
+    """The node with a document or journal; `recordings.why` explains its errors."""
     run = _run(file)
     asked, began = _moment(submitted.at if submitted else ""), _moment(run.started_at)
     state, reason = "partial", None if run.status == "done" else f"the run there is {run.status}"
@@ -288,7 +287,7 @@ def _described(machine: Machine) -> str:
 
 
 def _answer(verdict: Verdict, raw: msgspec.Raw | None) -> NodeAnswer:
-    """The answer with the value of its pick, as `whatif.seconds_of` has it."""
+    """The answer with the value of its pick, as `whatif.seconds_of` defines it."""
     objective, picked = verdict.objective, None if raw is None else _measurement(raw)
     summary = msgspec.structs.asdict(summary_of(verdict, picked.case if picked else None))
     summary |= {"scenario": shown(verdict.scenario, 80), "objective": shown(objective, 80)}

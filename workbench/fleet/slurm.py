@@ -18,7 +18,8 @@ from ..records.fleet import FleetJob, FleetPlan
 from ..text.sanitize import shown
 from .plan import Node, time_limit
 
-# Name, partition, is it up, is it the default (*), sharing, state, CPUs, MB, GRES, features.
+# Name, partition, availability, partition (* if it is the default), sharing, state, CPUs, MB, GRES,
+# features.
 SINFO = ("sinfo", "--noheader", "--Node", "--format", "%N|%R|%a|%P|%h|%T|%c|%m|%G|%f")
 USABLE = re.compile(r"(idle|mixed|allocated|completing|planned)[~#!%$@^+-]*")  # *: no answer
 INHERITED = ("SLURM_", "SBATCH_", "PMIX_")  # from the job whose shell starts the fleet
@@ -113,7 +114,7 @@ class Slurm:
         return str(submitted.native_id)
 
     def states(self, jobs: Mapping[str, FleetJob]) -> dict[str, str]:
-        """Slurm's word for each job by its id; ENDED if Slurm has forgotten it."""
+        """Slurm's state of each job by its id; ENDED if Slurm has forgotten it."""
         done = subprocess.run(SQUEUE, capture_output=True, text=True, errors="replace")
         if done.returncode:
             return {}  # it does not answer now
@@ -126,6 +127,6 @@ class Slurm:
         return found
 
     def cancel(self, jobs: Mapping[str, FleetJob]) -> list[str]:
-        """Cancel them; returns the ids of those that may still run."""
+        """Cancel the jobs; returns the ids of those that may still run."""
         done = subprocess.run(["scancel", "--quiet", *jobs], capture_output=True)
         return list(jobs) if done.returncode else []

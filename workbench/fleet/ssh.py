@@ -22,9 +22,9 @@ from .plan import BEGUN, Node
 
 OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")  # a password prompt is an error
 ANSWER_S, SLOWEST = 60.0, 1e6  # seconds, and bytes per second
-# What a job writes, last things first: where its exit code is read, all else is whole.
+# The files of a job, the last one first: where its exit code can be read, the others are whole.
 FETCHED = (records.EXIT_CODE, records.DOCUMENT, records.JOURNAL, records.DOCTOR, records.LOG)
-# Each file as its size on a line, empty where there is none, then that many bytes.
+# Prints the size of each file on a line, empty if it is missing, then its contents.
 FETCH = f"""[ ! -e {SUBMITTED} ] && for name in {" ".join(FETCHED)}; do
 size=$(wc -c <$name); echo $size; head -c ${{size:-0}} $name; done 2>/dev/null; true"""
 PROBE = (  # cores, memory, processor (a line without a name on ARM), and a line for each GPU
@@ -53,7 +53,7 @@ def ssh_nodes(hosts: str | None, file: str | None) -> list[Node]:
 
 
 def parse_probe(host: str, text: str) -> Node:
-    """What PROBE prints."""
+    """The node that the output of PROBE describes."""
     lines = text.splitlines()
     try:
         cores, memory = int(lines[0]), int(lines[1].split()[0]) << 10
@@ -66,7 +66,7 @@ def parse_probe(host: str, text: str) -> Node:
 
 
 def ask(host: str, command: str, stdin: bytes = b"") -> bytes:
-    """What `command` prints on the host; UsageError says why there is no answer."""
+    """The output of `command` on the host; UsageError says why there is none."""
     within_s = ANSWER_S + len(stdin) / SLOWEST
     whole = ["ssh", *OPTIONS, "--", host, command]
     try:
@@ -83,7 +83,7 @@ def ask(host: str, command: str, stdin: bytes = b"") -> bytes:
 
 
 class Ssh:
-    """The engine of `--hosts`; the id of a job is that of its process, and its host."""
+    """The engine of `--hosts`; the id of a job is `PID@HOST`."""
 
     def __init__(self, folder: Path, plan: FleetPlan) -> None:
         self._folder = folder
@@ -102,7 +102,7 @@ class Ssh:
         return f"{process.strip()}@{job.node}"  # two hosts may give the same number
 
     def states(self, jobs: Mapping[str, FleetJob]) -> dict[str, str]:
-        """RUNNING or ENDED for each job by its id; a host that does not answer now has no word."""
+        """RUNNING or ENDED for each job by its id, without jobs of hosts that do not answer now."""
         found = {}
         for job_id, job in jobs.items():
             with suppress(UsageError, ValueError):
@@ -113,9 +113,10 @@ class Ssh:
         return found
 
     def _fetch(self, job: FleetJob) -> None:
-        """Copy what the job has written, unless the host sees what we noted, and so our folder.
+        """Copy what the job has written, unless the host sees our folder, and so SUBMITTED in it.
 
-        The other way round a network file system may show us for a minute that nothing is there.
+        To look for the job's files here would not do: a network file system may hide them for a
+        minute.
         """
         place, found = self._folder / JOBS / job.name, dict[str, bytes]()
         rest = ask(job.node, f"cd {shlex.quote(str(place))} && {FETCH}")
@@ -125,12 +126,12 @@ class Ssh:
                 content, rest = rest[: int(size)], rest[int(size) :]
                 if int(size) <= MOST_BYTES:
                     found[name] = content
-        with suppress(OSError):  # the rest, with the exit code, waits for the next look
+        with suppress(OSError):  # what fails is fetched again, as the exit code comes last
             for name in reversed(found):
                 replace(place / name, found[name])
 
     def cancel(self, jobs: Mapping[str, FleetJob]) -> list[str]:
-        """Cancel them; returns the ids of those that may still run."""
+        """Cancel the jobs; returns the ids of those that may still run."""
         left = []
         for job_id, job in jobs.items():
             try:
@@ -141,5 +142,5 @@ class Ssh:
 
 
 def _process(job_id: str) -> int:
-    """The process id on the host; ValueError if it is none."""
+    """The process id on the host; ValueError if there is none."""
     return int(job_id.partition("@")[0])
