@@ -128,7 +128,7 @@ class Node:
 
 
 def nodes(root: Path = Path("/")) -> list[Node]:
-    """The nodes that have memory and cores, as sysfs shows them; empty where it does not."""
+    """The nodes that have memory and cores, as sysfs shows them; empty if it does not."""
     folders = {int(f.name.removeprefix("node")): f for f in (root / NODES).glob("node[0-9]*")}
     found = []
     for number, folder in sorted(folders.items()):
@@ -171,7 +171,7 @@ def bound(node: Node | None) -> Iterator[None]:
 
 
 def pages_by_node(address: int, maps: Path = Path("/proc/self/numa_maps")) -> dict[int, int]:
-    """Pages on each node of the mapping that holds `address`; empty where the kernel hides them."""
+    """Pages on each node of the mapping that holds `address`; empty if the kernel hides them."""
     try:
         lines = maps.read_text().splitlines()
     except OSError:

@@ -93,7 +93,7 @@ class Transfer(Workload):
 
 
 def side_of(case: Case) -> int:
-    """Rows and columns of the matrices to multiply meanwhile; 0: none."""
+    """Rows and columns of the matrices to multiply meanwhile; 0 if there are none."""
     if case.params["compute"] == "no":
         return 0
     side = math.cbrt(PRODUCTS_PER_BYTE * elements_of(case) * FLOAT_BYTES)
@@ -167,7 +167,7 @@ class TransferTask(TorchTask):
             main.wait_stream(stream)
 
     def metrics(self) -> dict[str, float]:
-        """Copy and product alone and together, timed after the block."""
+        """The times of copy and product, separately and together, taken after the block."""
         if not self.factors:
             return {}
         waiting = self._fastest(copy=False, multiply=False)  # a fixed cost of each measurement

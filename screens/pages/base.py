@@ -123,7 +123,7 @@ class ViewScreen(Screen[None]):
             drawn.show(make)
 
     def draw_now(self, session: Session) -> None:
-        """The sensors in one line, while a run goes on and there is room."""
+        """Draw the sensors in one line, while a run goes on and there is room."""
         fits = bool(session.report.host) and self.size.height >= ROOMY_HEIGHT
         self.write("now", now_line(session.report).truncate, when=session.going and fits)
 

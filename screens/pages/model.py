@@ -72,7 +72,7 @@ class ModelScreen(ViewScreen):
         self.repaint()
 
     def _draw_files(self, table: Table) -> None:
-        """The files to choose from, while the run on the screen is about no model or code."""
+        """Draw the files to choose from, while the run shown is about no model or code."""
         can = bool(self.app.check_action("new", ()))
         if can and self._stale:  # a search would disturb a race
             self._stale = False

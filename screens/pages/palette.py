@@ -27,8 +27,6 @@ RUNS = 20
 
 
 class Entry(NamedTuple):
-    """One line of the palette."""
-
     text: str
     help: str
     act: Callable[[], Any]

@@ -151,16 +151,15 @@ class RunsScreen(ViewScreen):
         self._wanted = PAGE
         self._search()
 
-    def _keep(self) -> None:
-        """No longer ask whether to delete a run."""
+    def _stop_asking(self) -> None:
         if self._asked:
             self._asked = False
             self.repaint()
 
-    on_screen_suspend = _keep
+    on_screen_suspend = _stop_asking
 
     def on_table_moved(self) -> None:
-        self._keep()
+        self._stop_asking()
         self._draw_chosen()
         self.refresh_bindings()
         if len(self._found) == self._wanted and self.query_one(Table).is_at_end:
@@ -193,7 +192,7 @@ class RunsScreen(ViewScreen):
 
     def action_unfilter(self) -> None:
         if self._asked:
-            self._keep()
+            self._stop_asking()
             return
         self.query_one(FilterBar).action_dismiss()
 

@@ -91,7 +91,7 @@ class EngineSource:
     """`argv` writes events as JSON lines on its stdout and reads control lines on its stdin.
 
     When we are gone its stdin closes, and the engine cancels the run by itself.  It leads its own
-    session, so that a key pressed in our terminal signals us alone.
+    session, so that a key pressed in our terminal signals only us.
     """
 
     def __init__(self, argv: Sequence[str]) -> None:

@@ -24,7 +24,6 @@ class FormField:
 
     @property
     def description(self) -> str:
-        """The full help of the field."""
         allowed = f" ({self.allowed})" if self.allowed else ""
         several = f"; {self.several}" if self.several else ""
         return f"{self.label}: {self.help}{allowed}{several}"

@@ -32,7 +32,7 @@ _AGREEMENT = FormField(
 )
 _INPUTS = FormField("inputs", "inputs", "random", "a .npz file of real inputs by name")
 _SAVE = FormField("save_best", "save best", "", "a new folder for the pick")
-_FURTHER = {  # fields of each kind besides those that all have; their keys are those of a question
+_FURTHER = {  # fields that only this kind of code has; their keys are those of a question
     TORCH: (_STEP, _ARGUMENTS, _BATCH, _ERROR, _SAVE),
     FUNCTION: (_BATCH, _ERROR, _SAVE),
     COMMAND: (_OVER, _UNTIL, _SAVE),

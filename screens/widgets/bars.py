@@ -41,7 +41,7 @@ class TopBars(Vertical):
             yield Drawn(id="clock")
 
     def show(self, session: Session, tabs: Mapping[str, str], current: str) -> None:
-        """`tabs` are the keys by the names of the screens."""
+        """`tabs`: the key of each screen by its name."""
         self.query_one("#tabs", Drawn).show(lambda width: tab_line(tabs, current, session, width))
         full = self.app.size.width - 2 * MARGIN
         gauge, clock = _gauge(session, full), _clock(session, full)
@@ -72,7 +72,6 @@ def tab_line(tabs: Mapping[str, str], current: str, session: Session, width: int
 
 
 def activity_line(session: Session, width: int) -> Content:
-    """State and current activity."""
     state = _state(session)
     room = max(0, width - state.cell_length - 4)
     return Content.assemble(state, "  ", _activity(session).truncate(room, ellipsis=True))
@@ -130,7 +129,6 @@ def _activity(session: Session) -> Content:
 
 
 def _gauge(session: Session, width: int) -> Content:
-    """The share of the budget that is used."""
     share = session.share
     if share is None:
         return Content("")

@@ -38,12 +38,11 @@ class Chips(Drawn, can_focus=True):
 
     @property
     def value(self) -> str:
-        """The ticked options, separated by commas; empty where the first one is ticked."""
+        """The ticked options, separated by commas; empty if the first one is ticked."""
         return ",".join(self._chosen)
 
     @property
     def current(self) -> str:
-        """The option under the cursor."""
         return self._options[self.at]
 
     def offer(self, options: Sequence[str], value: str, *, single: bool) -> None:

@@ -142,7 +142,6 @@ class Table(Widget, can_focus=True):
 
     @property
     def _keys(self) -> list[str]:
-        """The keys of the lines in their order."""
         return [line.key for line in self._shown.lines]
 
     def _draw(self) -> None:

@@ -37,7 +37,7 @@ class Node(msgspec.Struct, frozen=True):
     partition: str | None = None
     state: str = "idle"
     is_default: bool = False  # the partition of a job that names none
-    forces_sharing: bool = False  # the partition grants no node to one job alone
+    forces_sharing: bool = False  # the partition gives no job a node of its own
 
 
 def node_types(nodes: Iterable[Node]) -> list[NodeType]:

@@ -36,7 +36,7 @@ class Rank:
     """One rank as the worker sees it."""
 
     def __init__(self, child: LineProcess | None = None) -> None:
-        self.child = child  # None where a launcher started it
+        self.child = child  # None if a launcher started it
         self.channel: LineChannel | None = child
         self.host, self.cpus = "", frozenset[int]()
 

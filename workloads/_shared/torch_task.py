@@ -141,7 +141,7 @@ class TorchTask(Task):
         return tensor.pin_memory() if self.device.type in STREAMING else tensor
 
     def waiter(self) -> Callable[[], None]:
-        """A function that waits for the current stream alone, the shortest way to wait."""
+        """A function that waits for the current stream only, the shortest way to wait."""
         if self.device.type not in STREAMING:
             return self.finish
         stream = library_of(self.device.type).current_stream(self.device)
@@ -236,7 +236,7 @@ def compiled(setup: Setup, function: Any, mode: str | None, /, *args: Any, **kwa
     Call the task's `activate` first: the code depends on the current number of threads and TF32
     setting.  If they differ later, torch compiles again in a timed step.
 
-    Raises WorkloadError "no_compiler" where the C++ compiler or Triton is missing.
+    Raises WorkloadError "no_compiler" if the C++ compiler or Triton is missing.
     """
     # Cases that share code count as recompilations.  Since torch 2.7 an alias (pytorch#143709).
     torch._dynamo.config.cache_size_limit = MOST_COMPILED

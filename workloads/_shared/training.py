@@ -150,7 +150,7 @@ class TrainingTask(TorchTask):
 
 
 def gradients(network: Any) -> list[Any]:
-    """The gradients of all weights in FP32, zeros where there is none."""
+    """The gradients of all weights in FP32, zeros if there is none."""
     weights = [weight for weight in network.parameters() if weight.requires_grad]
     found = [torch.zeros_like(w) if w.grad is None else w.grad.to_dense() for w in weights]
     return [each.float() for each in found]

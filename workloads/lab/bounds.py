@@ -35,7 +35,7 @@ def fewest(metric: str, limit: float, chance: float = CHECK, *, labels: bool = F
 def promised(
     answers: Samples, references: Samples, metric: str, limit: float, chance: float
 ) -> float | None:
-    """As `upper`; None where the inputs are too few for a bound that can meet `limit`."""
+    """As `upper`; None if the inputs are too few for a bound that can meet `limit`."""
     least = fewest(metric, limit, chance, labels=any(map(agreement.holds_labels, references[0])))
     is_enough = least is not None and len(answers) >= least
     return upper(answers, references, metric, chance) if is_enough else None

@@ -27,7 +27,7 @@ class Lab:
         return {"versions": {**versions, "onnxruntime": onnxruntime.__version__}}
 
     def providers(self, model: str, folder: str) -> dict[str, str]:
-        """The providers besides the CPU's, by their words in a mode; some may still not load."""
+        """The providers except the CPU's, by their words in a mode; some may still not load."""
         known = {**PROVIDERS, "cuda": onnx_gpu.CUDA}
         there = onnxruntime.get_available_providers()
         if getattr(onnxruntime, "cuda_version", ""):  # a plug-in is registered only later

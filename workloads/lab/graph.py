@@ -115,7 +115,7 @@ def may_be_random(model: Any) -> bool:
 
 
 def opset(model: Any) -> int | None:
-    """The version of ONNX's operators that the model imports; None where it imports none."""
+    """The version of ONNX's operators that the model imports; None if it imports none."""
     versions = (each.version for each in model.opset_import if each.domain in STANDARD_DOMAINS)
     return max(versions, default=None)
 

@@ -31,7 +31,7 @@ class Chosen:
     origins: dict[str, str]  # input to the origin of its values
     source: str
     same: bool = False  # too few to separate `choose` from `calibration`
-    check: list[dict[str, Array]] = field(default_factory=list)  # empty where they are too few
+    check: list[dict[str, Array]] = field(default_factory=list)  # empty if they are too few
     folded: bool = False  # the same samples calibrate and choose, by cross-validation
 
 
@@ -45,7 +45,7 @@ def samples_in(
     *,
     foldable: bool = False,
 ) -> Chosen:
-    """The samples in `file`, split at random; WorkloadError `bad_input` where they do not fit.
+    """The samples in `file`, split at random; WorkloadError `bad_input` if they do not fit.
 
     An array of the input's rank holds batches along its first axis; one with an additional first
     axis holds samples along that.  A single sample of an input serves for all.  Samples to check on
@@ -120,7 +120,7 @@ def _as_given(port: Input, array: Array, shapes: Shapes) -> Input:
 
 
 def _cast(port: Input, array: Array) -> Array:
-    """`array` in the input's type; WorkloadError where more than decimal places would be lost."""
+    """`array` in the input's type; WorkloadError if more than decimal places would be lost."""
     wanted = np.dtype(port.type)
     message = f"{port.name} holds {array.dtype}, the model takes {port.type}"
     hint = f"convert it with array.astype('{port.type}'), scaled as the model expects it"

@@ -109,7 +109,7 @@ class _Search:
         self._seen: dict[frozenset[Unit], _Mix] = {}
 
     def run(self, found: Sequence[Unit]) -> _Mix:
-        """The best mix that the time allows; WorkloadError `no_mix` where none keeps the limit."""
+        """The best mix that the time allows; WorkloadError `no_mix` if none keeps the limit."""
         if len(found) < 2:
             raise self._no_mix("only one part of the model can be quantised")
         try:

@@ -60,7 +60,7 @@ def prepare(model: Path, folder: Path) -> dict[str, Any]:
 
 
 def _require_same(model: Any, inputs: Any, reference: Any) -> None:
-    """Raise where a model does not load, or its outputs differ from the original's."""
+    """Raise if a model does not load, or its outputs differ from the original's."""
     error = agreement.error(cpu_session(model.SerializeToString()), inputs, reference)
     if error > LARGEST_ERROR:
         text = f"its outputs differ from the original's by {error:.2g}"

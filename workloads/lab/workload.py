@@ -92,7 +92,7 @@ class ModelTask(Task):
         return answers
 
     def _compared(self, answers: Samples, references: Samples, chance: float | None) -> Accuracy:
-        """The error of `answers`, and where they are enough a bound, too low with this chance."""
+        """The error of `answers`, and a bound that is too low with `chance`, if they are enough."""
         count = len(answers)
         references = references[:count]
         outputs = agreement.compare(self.outputs, answers, references)

@@ -20,7 +20,7 @@ def opened(path: Path, pickled: bool) -> tuple[Any, Example]:
 
     A `.pt2` archive of torch.export brings its example inputs.  Other files are pickles, which run
     code as they are loaded: only if `pickled`, of `(module, args)` or `(module, args, kwargs)`.
-    WorkloadError `bad_input` where the file cannot be used.
+    WorkloadError `bad_input` if the file cannot be used.
     """
     if path.suffix != ".pt2":
         return _unpickled(path, pickled)

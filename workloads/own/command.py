@@ -140,7 +140,7 @@ def adopt_processes() -> None:
 def examine(code: Code) -> dict[str, Any]:
     """Facts about the command, which is not run: a hash of its text and of the files it names.
 
-    Raises WorkloadError "bad_target" where there is no such program.
+    Raises WorkloadError "bad_target" if there is no such program.
     """
     words, folder = shlex.split(code.target), Path(code.directory)
     while len(words) > 1 and ASSIGNMENT.match(words[0]):

@@ -198,7 +198,7 @@ def _differ(answers: list[Any], others: list[Any]) -> bool:
         return True
     try:
         return max(errors(answers, others), default=0.0) > SAME
-    except WorkloadError:  # NaN or infinity in one of them alone
+    except WorkloadError:  # NaN or infinity in only one of them
         return True
 
 

@@ -146,7 +146,7 @@ def breaks(subject: Subject, example: Example, within: str = "no_grad") -> dict[
     """The fields of GraphBreaks: why torch.compile would leave its graphs, such as `3x
     Tensor.item()`, and the operations in them.
 
-    WorkloadError `unsupported` where it fails or finds nothing: no call would become faster.
+    WorkloadError `unsupported` if it fails or finds nothing: no call would become faster.
     """
     try:
         with guard(guard_for(within, compiles=True)):
@@ -178,7 +178,7 @@ def archive(subject: Subject, batch: int | None, path: Path) -> list[str]:
     """Write a torch.export archive of the module with its inputs at `batch` to `path`; returns the
     modules to import before it is loaded.
 
-    WorkloadError `not_exported` where torch.export cannot follow the module.
+    WorkloadError `not_exported` if torch.export cannot follow the module.
     """
     example = subject.example(batch).mapped(lambda tensor: tensor.to(subject.code.home))
     try:

@@ -248,7 +248,7 @@ def is_lazy(value: Any) -> bool:
 
 # --save-best copies this and the two functions below into its script: they need no other of ours.
 def arguments(make: Any, batch: int | None, device: str, number: int) -> Any:
-    """The positional arguments and the keywords that `make` returns, or n alone without it."""
+    """The positional arguments and the keywords that `make` returns, or only n without it."""
     seed_loaded(number)
     made = () if batch is None else (batch,)
     if make is not None:

@@ -172,7 +172,7 @@ def right(code: Code, case: Case) -> Reference:
 
 
 def user_check(check: Any, output: Any, name: str) -> None:
-    """Apply the user's own check, called `name`; WorkloadError where it rejects `output`."""
+    """Apply the user's own check, called `name`; WorkloadError if it rejects `output`."""
     with user_errors(name):
         verdict = check(output)
         if verdict is not None and not verdict:

@@ -44,7 +44,7 @@ def is_array(part: Any) -> bool:
 
 
 def unreadable(found: Mapping[str, Any]) -> str:
-    """The type of a part that cannot be compared; empty where all can."""
+    """The type of a part that cannot be compared; empty if all can."""
     strange = (part for part in found.values() if not (isinstance(part, PLAIN) or is_array(part)))
     return next((type(part).__name__ for part in strange), "")
 

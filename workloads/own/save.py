@@ -130,7 +130,7 @@ def save(
     """Write the folder `destination` in one piece, first under the name `hidden`, which the engine
     removes if it is left; returns the names of its `files`.
 
-    `picked` are the fields of a case, `how` those of `_Script`.  WorkloadError where the folder
+    `picked` are the fields of a case, `how` those of `_Script`.  WorkloadError if the folder
     holds something already, or the module can be neither built again nor exported.
     """
     target, written = Path(destination), Path(hidden)

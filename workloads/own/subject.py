@@ -103,14 +103,14 @@ class Subject:
 
     @property
     def own_batch(self) -> int | None:
-        """The batch of the user's example; None where there is no axis that all inputs share."""
+        """The batch of the user's example; None if there is no axis that all inputs share."""
         is_open = self._given is None or self._given.batch is None
         asked = self.default_batch if is_open and self.takes_batch else None
         shared = self.example(asked).batch  # refuses inputs that take no batch
         return asked or shared
 
     def example(self, batch: int | None) -> Example:
-        """The inputs at `batch`; None: the user's own."""
+        """The inputs at `batch`, or the user's own if that is None."""
         try:
             example: Example = kept(
                 self.code,
@@ -124,7 +124,7 @@ class Subject:
         return example
 
     def drawn(self, batch: int | None, count: int) -> list[Example]:
-        """Inputs from other seeds, or the example alone where `inputs(batch)` is missing."""
+        """Inputs from other seeds, or only the example if `inputs(batch)` is missing."""
         if not self.takes_batch:
             return [self.example(batch)]
         seeds = range(self.code.seed + 1, self.code.seed + 1 + count)
@@ -195,7 +195,7 @@ class Subject:
         return module
 
     def _built_again(self, device: str) -> Any:
-        """A fresh module on `device`; None where the builder returns the same one each time."""
+        """A fresh module on `device`; None if the builder returns the same one each time."""
         fresh = archive.plain(uncompiled(built(self.code, self._build, device)[0]))
         if fresh is self.module:
             fresh.to(self.code.home)  # its builder may have moved it
@@ -227,7 +227,7 @@ def _are_equal(one: Any, other: Any) -> bool:
 
 # --save-best copies this into its script, as it does `maker_of`: it needs nothing of ours.
 def found_in(places: Iterable[Any], name: str) -> Iterator[Any]:
-    """The attributes called `name` of these places, except methods, as only their name fits."""
+    """The attributes called `name` of these places, except methods, which mean something else."""
     for place in places:
         found = getattr(place, name, None)
         own = inspect.getattr_static(place, name, None)
@@ -334,7 +334,7 @@ def takes_device(function: Any) -> bool:
 
 
 def _required(function: Any) -> str:
-    """The parameters that a call has to name, except a device; empty where there are none."""
+    """The parameters that a call has to name, except a device; empty if there are none."""
     try:
         known = inspect.signature(function, follow_wrapped=False).parameters.values()
     except (TypeError, ValueError):  # a builtin without a signature

@@ -151,7 +151,7 @@ def examine(code: Code, one: Subject) -> dict[str, Any]:
     """Facts about a training before it is timed.
 
     Returns fields of CodeFacts, of which `batch` is None without data; `inputs` is an Example.
-    WorkloadError "bad_input" where there is no loss to minimise.
+    WorkloadError "bad_input" if there is no loss to minimise.
     """
     task = Training(Case(OWN, code.home, "torch", "fp32"), Setup(), code, one)
     parts, impossible = task.parts, {}

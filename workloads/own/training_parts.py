@@ -302,8 +302,8 @@ def _is_indexed(found: Any) -> bool:
 
 
 def _takes_target(function: Any) -> bool:
-    """Whether it takes the target alone: a loss of torch, such as `F.mse_loss`, or a module of an
-    installed package, such as MONAI's `DiceLoss()`."""
+    """Whether it takes only the target, as losses of torch do, such as `F.mse_loss`, and modules of
+    installed packages, such as MONAI's `DiceLoss()`."""
     function = function.func if isinstance(function, partial) else function
     is_module = isinstance(function, torch.nn.Module)
     name = str(getattr(type(function) if is_module else function, "__module__", ""))
@@ -312,7 +312,7 @@ def _takes_target(function: Any) -> bool:
 
 
 def _count(loader: Any) -> int | None:
-    """The number of batches of an epoch; None where the loader does not know."""
+    """The number of batches of an epoch; None if the loader does not know."""
     try:
         return len(loader)
     except TypeError:

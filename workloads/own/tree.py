@@ -228,7 +228,7 @@ def compiled_parts(module: Any) -> list[str]:
     """The parts that every copy compiles too: wrapped ones, and those of a compiled class."""
 
     def stays(part: Any) -> bool:
-        forward = getattr(type(part), "forward", None)  # TorchScript's exists on instances alone
+        forward = getattr(type(part), "forward", None)  # TorchScript's exists on instances only
         is_wrapped = hasattr(forward, "_torchdynamo_orig_callable")
         is_compiled = is_wrapped and not hasattr(forward, "_torchdynamo_disable")
         return is_compiled or hasattr(part, "_orig_mod")

@@ -71,7 +71,7 @@ class Own(Workload):
         one = subject(code)
         if not code.train:
             return export.breaks(one, one.example(batch), str(examine.known(code)["guard"]))
-        parts = TrainingParts(one)  # its inputs may come from data alone
+        parts = TrainingParts(one)  # its inputs may come from its data
         return export.breaks(one, parts.arguments(parts.sample(batch, code.seed)))
 
     def _save(self, code: Code, **details: Any) -> dict[str, Any]:
