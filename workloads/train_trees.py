@@ -85,7 +85,7 @@ class Fit(Task):
         least = max(least, 1 - least)
         found = float((self.model.predict(data) == labels).mean())
         floor = least + SHARE * (best - least)
-        reference = f"{TESTED} other rows; the best there can be is {best:.3f}"
+        reference = f"{TESTED} other rows; the best possible accuracy is {best:.3f}"
         return Accuracy("test_accuracy", found, reference, floor, found >= floor)
 
 

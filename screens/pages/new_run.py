@@ -44,7 +44,7 @@ KEYS = (
     ("enter", "choose what the cursor is on; in a field, start the run"),
     ("tab", "next field; shift+tab: the one before; up and down do the same"),
     ("left right", "in a field of choices, move; space ticks"),
-    ("a-z 0-9", "in the list, find an entry by name or title; backspace takes one back"),
+    ("a-z 0-9", "in the list, find an entry by name or title; backspace deletes a letter"),
     ("esc", "clear what is looked for, or leave the form"),
 )
 

@@ -157,7 +157,7 @@ def noting_variables(names: Iterable[str], notes: list[str]) -> Iterator[None]:
     before = {name: os.environ.get(name) for name in (*names, *HIDING)}
     yield
     sets = [n for n, value in before.items() if os.environ.get(n) != value or n in _ignored]
-    notes += [f"it sets {name}, which is not part of the code as written" for name in sets]
+    notes += [f"it sets {name}, perhaps too late to have an effect" for name in sets]
 
 
 @contextmanager

@@ -60,7 +60,7 @@ def test_variables_that_come_too_late_are_noted(examined, monkeypatch: pytest.Mo
     _, facts = examined("by_variable")
     assert facts["threads"] is None, "it counts where torch is imported after it alone"
     for name in "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES":
-        assert f"it sets {name}, which is not part of the code as written" in facts["notes"]
+        assert f"it sets {name}, perhaps too late to have an effect" in facts["notes"]
 
 
 def test_state_and_changed_inputs_are_found(examined) -> None:
