@@ -25,7 +25,7 @@ from .detail import DetailScreen
 from .row import RowScreen
 
 LINES_AROUND_LOSS = 15
-LINES_FOR_LOSS = 22  # lines of a terminal that has room for it and for the log
+LINES_FOR_LOSS = 22  # lines of a terminal that has room for the losses and the log
 WIDTH_FOR_COURSE = 100  # columns of a terminal that draws the lead by round
 LINES_FOR_COURSE = 27  # its lines, not counting those of the candidates
 LINES_FOR_LOG_AND_CURVE = 30  # lines of a terminal that has room for both

@@ -73,7 +73,7 @@ class WatchSource:
     async def events(self) -> AsyncGenerator[ev.AnyEvent, None]:
         for event in self._known:
             yield event
-        said = None  # the gap that is in the log
+        said = None  # the gap that the log has named last
         while found := await asyncio.to_thread(next, self._snapshots, None):
             if self._left.is_set():
                 return

@@ -157,7 +157,7 @@ class Launcher:
         for job_id, job in waiting.items():
             before, state = self._submitted[job.name], states.get(job_id, "")
             known = before.native_state or ""
-            # A job that is forgotten keeps the reason for its end; after the deadline it is lost.
+            # A forgotten job keeps the reason for its end; after the deadline it counts as lost.
             forgotten = state == "ENDED" and (known.startswith(records.ENDED) or self._left_s <= 0)
             if not forgotten and state not in ("", known):
                 self._note(job, before, state)

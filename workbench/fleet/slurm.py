@@ -86,7 +86,7 @@ class Slurm:
         for name in [each for each in os.environ if each.startswith(INHERITED)]:
             if name != "SLURM_CONF":
                 del os.environ[name]  # sbatch hands it on
-        os.environ["SBATCH_NO_REQUEUE"] = "1"  # psij-python has no word for --no-requeue
+        os.environ["SBATCH_NO_REQUEUE"] = "1"  # psij-python has no option for --no-requeue
         self._types = {each.name: each for each in plan.node_types}
         self._limit = timedelta(seconds=time_limit(plan.budget_s))
         config = SlurmExecutorConfig(None, folder / "psij", NEVER_S, NEVER_S)

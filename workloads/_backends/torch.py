@@ -59,7 +59,7 @@ class Torch(Backend):
         """NVTX, which NVIDIA Nsight Systems shows."""
         if not torch.version.cuda:
             return nullcontext()
-        nvtx: AbstractContextManager[Any] = torch.cuda.nvtx.range("{}", name)  # it formats
+        nvtx: AbstractContextManager[Any] = torch.cuda.nvtx.range("{}", name)  # takes a format
         return nvtx
 
 

@@ -199,7 +199,7 @@ class RankGroup:
             try:
                 with suppress(BlockingIOError):
                     for line in rank.channel.receive():
-                        with suppress(ValueError):  # a rank may die in the middle of one
+                        with suppress(ValueError):  # a rank may die in the middle of a line
                             yield rank, json.loads(line)
             except EOFError:
                 raise self._died(rank) from None

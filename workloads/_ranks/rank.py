@@ -95,7 +95,7 @@ def main(arguments: list[str]) -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the engine handles Ctrl-C
     bind_near(f"cuda:{os.environ.get('LOCAL_RANK')}")  # rank 0's worker may be near another GPU
-    os.environ["TORCH_NCCL_ENABLE_MONITORING"] = "0"  # it would take a frozen rank for a hung one
+    os.environ["TORCH_NCCL_ENABLE_MONITORING"] = "0"  # torch would end a frozen rank as a hung one
     from torch.distributed.rendezvous import rendezvous
 
     limit = timedelta(seconds=JOIN_S)
@@ -122,7 +122,7 @@ def main(arguments: list[str]) -> None:
 
 def _serve(channel: socket.socket, follower: Follower) -> bool:
     """Carry out orders until the worker is gone; True if it dismissed this rank."""
-    with suppress(ConnectionResetError):  # it was killed with lines of ours unread
+    with suppress(ConnectionResetError):  # the worker was killed before it read our lines
         for line in channel.makefile("rb"):
             order = json.loads(line)
             name = order["op"]

@@ -53,7 +53,7 @@ def _operators(rows: Any, case: str, on_gpu: bool) -> list[Operator]:
     for row in rows:
         if row.key == case or (row.device_type != DeviceType.CPU) != on_gpu:
             continue
-        if on_gpu and row.is_user_annotation:  # it covers kernels that count on their own
+        if on_gpu and row.is_user_annotation:  # it spans kernels, which are counted themselves
             continue
         spent_us = row.self_device_time_total if on_gpu else row.self_cpu_time_total
         found.append(Operator(row.key, row.count, spent_us * 1e-6))

@@ -19,7 +19,7 @@ STATIC_OPS = ("Conv", "MatMul", "Gemm", "Relu", "GlobalAveragePool", "Flatten")
 QUANTISED_OPS = {"dynamic": ("ConvInteger", "MatMulInteger"), "static": ("DequantizeLinear",)}
 CALIBRATIONS = {"minmax": "MinMax", "percentile": "Percentile", "entropy": "Entropy"}
 
-Ranges = dict[str, tuple[float, float, str]]  # smallest, largest, NumPy's word for their type
+Ranges = dict[str, tuple[float, float, str]]  # smallest, largest, NumPy's name of their type
 
 
 def quantise(
