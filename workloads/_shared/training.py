@@ -195,7 +195,7 @@ def compare_losses(
     network, inputs, targets = network.double(), inputs.cpu().double(), targets.cpu()
     updates = optimiser(network.parameters())
     expected = [train_step(network, updates, inputs, targets).item() for _ in found]
-    errors = [abs(loss / right - 1) for loss, right in zip(found, expected, strict=True)]
+    errors = [abs(loss / exact - 1) for loss, exact in zip(found, expected, strict=True)]
     reference = f"float64 torch on the CPU, losses of the first {len(found)} steps"
     return Accuracy.within(worst(errors), limit, reference)
 

@@ -33,9 +33,9 @@ def answers(session: Any, samples: Samples) -> list[list[Array]]:
     return [answer(session, outputs, dict(zip(names, sample, strict=True))) for sample in samples]
 
 
-def error(session: Any, samples: Samples, right: Samples) -> float:
+def error(session: Any, samples: Samples, references: Samples) -> float:
     """The relative error of the worst output."""
-    outputs = compare(compared(session), answers(session, samples), right)
+    outputs = compare(compared(session), answers(session, samples), references)
     return summary(outputs, "relative_error")
 
 
@@ -49,14 +49,14 @@ def compare(names: Sequence[str], answers: Samples, references: Samples) -> list
         both = zip(answers, references, strict=True)
         pairs = [(np.asarray(one[place]), np.asarray(other[place])) for one, other in both]
         parts = np.array([sums(*pair, name) for pair in pairs])
-        errors = [_relative(off, right) for off, right, *_ in parts]
-        off, right, length, product = parts.sum(axis=0).tolist()
-        scale = math.sqrt(right * length)
+        errors = [_relative(off, whole) for off, whole, *_ in parts]
+        off, whole, length, product = parts.sum(axis=0).tolist()
+        scale = math.sqrt(whole * length)
         worst = int(np.argmax(errors))
         found.append(
             OutputAccuracy(
                 name=name,
-                relative_error=_relative(off, right),
+                relative_error=_relative(off, whole),
                 cosine=product / scale if scale > 0 else None,
                 top1_agreement=_top1(pairs),
                 worst_sample=worst,

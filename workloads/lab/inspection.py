@@ -100,12 +100,12 @@ def inspect(
 def _write(chosen: Chosen, reference: Samples, folder: Path, answered: str | None) -> None:
     """Write the inputs and their reference outputs in place of earlier ones."""
     count = len(chosen.choose)
-    right = samples.read(Path(answered, samples.REFERENCE)) if answered else reference[:count]
+    references = samples.read(Path(answered, samples.REFERENCE)) if answered else reference[:count]
     for file, kept in (
         (samples.INPUTS, [list(sample.values()) for sample in chosen.choose]),
         (samples.CALIBRATION, [list(sample.values()) for sample in chosen.calibration]),
         (samples.CHECK, [list(sample.values()) for sample in chosen.check]),
-        (samples.REFERENCE, right),
+        (samples.REFERENCE, references),
         (samples.CHECK_REFERENCE, reference[count:]),
     ):
         (folder / file).unlink(missing_ok=True)

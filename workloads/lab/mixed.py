@@ -158,17 +158,18 @@ class _Search:
             raise _OutOfTimeError
         session = cpu_session(quantise.static(self.model, self._ranges, recipe, only))
         ready = time.monotonic()
-        answers, right = agreement.answers(session, self.inputs[:count]), self._reference[:count]
+        answers = agreement.answers(session, self.inputs[:count])
         ended = time.monotonic()
+        references = self._reference[:count]
         self._few = max(1, min(self._few, int(FEW_S * count / max(ended - ready, 1e-9))))
         self._trial_s = max(0.7 * self._trial_s, ended - began)
         try:
-            outputs = agreement.compare(agreement.compared(session), answers, right)
+            outputs = agreement.compare(agreement.compared(session), answers, references)
         except WorkloadError:
             return math.inf
         bound = None
         if is_bounded:
-            bound = bounds.promised(answers, right, metric, self._limit, bounds.CHOOSE)
+            bound = bounds.promised(answers, references, metric, self._limit, bounds.CHOOSE)
         return agreement.summary(outputs, metric) if bound is None else bound
 
     # ---------------------------------------------------------- the search

@@ -71,8 +71,8 @@ class ModelTask(Task):
         if (chosen.value if first is None else first) > self.limit:
             return chosen
         answers = self._answers(self._named(samples.CHECK))
-        right = samples.read(self.folder / samples.CHECK_REFERENCE)
-        found = self._compared(answers, right, bounds.CHECK)
+        references = samples.read(self.folder / samples.CHECK_REFERENCE)
+        found = self._compared(answers, references, bounds.CHECK)
         bound = found.error_bound
         both = None if first is None or bound is None else max(first, bound)
         return replace(found, error_bound=both)

@@ -50,11 +50,11 @@ def preload(folder: str) -> None:
 
 
 def export(
-    code: Code, subject: Subject, batch: int | None, right: Reference, *, resizes: bool
+    code: Code, subject: Subject, batch: int | None, reference: Reference, *, resizes: bool
 ) -> dict[str, Any]:
     """Write the module as an FP32 ONNX file, for any batch if it `resizes` and that works.
 
-    `right` is the reference at `batch`.  Returns the fields of ExportedCode, and the names of the
+    `reference` is that at `batch`.  Returns the fields of ExportedCode, and the names of the
     graph's `inputs`.  Tracing comes first, since it is several times faster; torch.export follows
     if the traced graph computes something else, or may depend on the values of these inputs.
     WorkloadError `not_exported` if neither works.
@@ -66,8 +66,8 @@ def export(
         example = subject.example(3 if batch == 2 else 2) if dynamic else own
         for traced in (True, False):
             try:
-                _write(file, subject.copy(), example, own, right, traced=traced)
-                inputs = _checked(file, own, right)
+                _write(file, subject.copy(), example, own, reference, traced=traced)
+                inputs = _checked(file, own, reference)
             except Exception as error:
                 if is_out_of_memory(error):
                     raise
@@ -82,7 +82,7 @@ def export(
 
 
 def _write(
-    file: Path, module: Any, example: Example, own: Example, right: Reference, *, traced: bool
+    file: Path, module: Any, example: Example, own: Example, reference: Reference, *, traced: bool
 ) -> None:
     """Export the module for `example`; axes in which `own` has another size stay dynamic."""
     names = [port_name(path) for path in example.tensors()]
@@ -106,7 +106,7 @@ def _write(
             "optimize": True,
         }
     flat = _flat(module, example)
-    how |= {"input_names": names, "output_names": _outputs(right)}
+    how |= {"input_names": names, "output_names": _outputs(reference)}
     with torch.no_grad(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         torch.onnx.export(flat, inputs, str(file), **how)
@@ -115,14 +115,14 @@ def _write(
         flat.to("meta")(*(tensor.to("meta") for tensor in inputs))
 
 
-def _checked(file: Path, own: Example, right: Reference) -> list[str]:
+def _checked(file: Path, own: Example, reference: Reference) -> list[str]:
     """The inputs that the graph uses; WorkloadError unless ONNX Runtime agrees with torch."""
     session = cpu_session(file)
     used = [port.name for port in session.get_inputs()]
     feeds = dict(zip(used, _given(own, used), strict=True))
-    names = _outputs(right)
-    found = agreement.compare(names, [agreement.answer(session, names, feeds)], [right.outputs])
-    if (error := max(map(share, found, right.outputs), default=0.0)) > BROKEN:
+    names = _outputs(reference)
+    found = agreement.compare(names, [agreement.answer(session, names, feeds)], [reference.outputs])
+    if (error := max(map(share, found, reference.outputs), default=0.0)) > BROKEN:
         raise WorkloadError(f"the exported graph is off by {error:.0%}", code="wrong_result")
     return used
 
@@ -215,9 +215,9 @@ def not_exported(name: str, error: BaseException) -> WorkloadError:
     return WorkloadError(f"{name} cannot be exported: {text}", code="not_exported")
 
 
-def _outputs(right: Reference) -> list[str]:
+def _outputs(reference: Reference) -> list[str]:
     """The names of a graph's outputs, apart from those of its inputs."""
-    return [name if name == "output" else f"output_{name}" for name in right.names]
+    return [name if name == "output" else f"output_{name}" for name in reference.names]
 
 
 def _flat(module: Any, example: Example) -> Any:

@@ -128,7 +128,7 @@ class ModuleTask(TorchTask):
         if self.known["stateful"]:
             self._start = self.model
         self.restore()
-        return right(self.code, self.case).judge(self.code, self.case.precision, answers)
+        return reference_of(self.code, self.case).judge(self.code, self.case.precision, answers)
 
     def metrics(self) -> dict[str, float]:
         if not self.on_gpu or self.known["mutated"]:
@@ -146,7 +146,7 @@ class ExportedTask(ModelTask):
     """One run of a variant of the exported module, compared with the module in torch."""
 
     def __init__(self, case: Case, setup: Setup, code: Code) -> None:
-        self.right = right(code, case)  # first, since it writes the file that the task reads
+        self.expected = reference_of(code, case)  # first, since the task reads the file of it
         super().__init__(case, setup)
         self.code = code
 
@@ -154,7 +154,7 @@ class ExportedTask(ModelTask):
         answers = answer(self.session, self.outputs, self.inputs[0])
         if examine.known(self.code)["checks"]:
             self._ask_user(answers)
-        return self.right.judge(self.code, self.case.precision, answers)
+        return self.expected.judge(self.code, self.case.precision, answers)
 
     def _ask_user(self, answers: list[Any]) -> None:
         """Apply the user's own check to the answers, in the form of the module's output."""
@@ -166,7 +166,7 @@ class ExportedTask(ModelTask):
             user_check(one.part("check"), output, f"check of {self.code.name}")
 
 
-def right(code: Code, case: Case) -> Reference:
+def reference_of(code: Code, case: Case) -> Reference:
     """The reference at the batch of `case`."""
     return reference(code, case.batch, examine.known(code)["guard"])
 

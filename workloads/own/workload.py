@@ -61,8 +61,8 @@ class Own(Workload):
         """Export for all `batches` where that works, with inputs for each."""
         export.preload(code.directory)
         one = subject(code)
-        right = reference(code, batches[0], str(examine.known(code)["guard"]))
-        made = export.export(code, one, batches[0], right, resizes=len(batches) > 1)
+        expected = reference(code, batches[0], str(examine.known(code)["guard"]))
+        made = export.export(code, one, batches[0], expected, resizes=len(batches) > 1)
         for batch in batches if made["dynamic"] else batches[:1]:
             export.hand_over(code, one, batch, made["inputs"])
         return made
