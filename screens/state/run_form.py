@@ -126,7 +126,7 @@ class RunForm:
         cores = "as proposed" if workload is None else "all cores"
         common = [
             choices("precision", "number formats of the candidates", offered),
-            choices("backend", "libraries that compete", self._not_lacking(backends)),
+            choices("backend", "libraries that compete", self._available(backends)),
             *([choices("mode", "ways to run it", ["plain", *modes])] if modes else []),
             choices("device", "where it may run", self._devices()),
             FormField("threads", "threads", cores, "for every CPU candidate", several=RACE),
@@ -151,7 +151,7 @@ class RunForm:
             thorough=effort == THOROUGH,
         ).budget
 
-    def _not_lacking(self, backends: Iterable[str]) -> list[str]:
+    def _available(self, backends: Iterable[str]) -> list[str]:
         is_known = self.texts["python"].strip() == (self.before.python or "")
         return [n for n in backends if not (is_known and is_lacking(n, self.installed))]
 
