@@ -29,7 +29,7 @@ REPAINT_S = 0.25  # at most four repaints a second, for slow connections
 TICK_S = 1.0  # the time left is redrawn even without an event
 STOP_S = 3.0  # a second `x` or `q` within it stops the run
 LONG_S = 30.0  # the end of a run that took longer is announced
-PROPOSED = re.compile(r"`(workbench (?:advise|run) [^`]+)`")  # a run, in a sentence
+PROPOSED = re.compile(r"`(workbench (?:advise|run) [^`]+)`")  # a command in a sentence
 
 
 class WorkbenchApp(Shell):
@@ -52,8 +52,8 @@ class WorkbenchApp(Shell):
         watched: EventSource | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`kept` is an earlier run to show, which `starts` other runs or does not, `watched` the
-        readings of this machine; `start_source` takes a request or a command line."""
+        """`kept` is an earlier run to show, `watched` a source of this machine's readings; unless
+        `starts`, no run can be started.  `start_source` takes a request or a command line."""
         mode = HARDWARE if watched is not None else _mode_asked(request)
         self.DEFAULT_MODE = mode if kept is None else _mode_of(kept)  # type: ignore[misc]
         super().__init__()
@@ -61,7 +61,7 @@ class WorkbenchApp(Shell):
         self._request = request or Request()  # the one that the form begins with
         self._wanted: Request | str = self._request  # the run that `s` starts
         self._starts, self._watched = starts, watched
-        self._question: tuple[str, float] | None = None  # the one asked last, and when
+        self._unconfirmed: tuple[str, float] | None = None  # the last question, and when
         self._preview = preview  # rows of `request` before the engine has planned them
         self._monotonic = monotonic
         self._source: EventSource | None = None
@@ -71,11 +71,11 @@ class WorkbenchApp(Shell):
         self._opened = self.DEFAULT_MODE != ADVISOR
         self._dirty = False
         self._painted_at = 0.0
-        self._typed = False  # since the last look
+        self._typed = False  # a key since the last tick
         # The one shown, and the one raced here.
         self.session = self.raced = kept or self._new_session(replay=watched is not None)
-        self._asked = self._wanted
-        self._answers = [self.session]  # the runs of the request on the command line
+        self._asked = self._wanted  # on the command line
+        self._answers = [self.session]  # the runs of that request
 
     # ----------------------------------------------------------- the run
 
@@ -118,15 +118,15 @@ class WorkbenchApp(Shell):
     def _begin(self) -> None:
         """Leave the kept run or the readings that were shown, and start a run."""
         if self._source is not None:
-            self.run_worker(self._source.close(), group="source")  # that of `watch` has no end
+            self.run_worker(self._source.close(), group="source")  # readings have no end
         self.session = self.raced = self._new_session()
         if self._wanted is self._asked:
             self._answers.append(self.session)
         self._start()
 
     def show_run(self, kept: Session) -> None:
-        """Show a kept run in the place of the one that was raced here, until escape."""
-        if self.raced.going:  # it was started while the journal was read
+        """Show a kept run instead of the one raced here, until escape."""
+        if self.raced.going:  # one was started while the journal was read
             return
         self.session, self._opened = kept, False
         self.show_mode(ADVISOR)
@@ -134,7 +134,7 @@ class WorkbenchApp(Shell):
 
     @property
     def answer(self) -> Report | None:
-        """The report of the last run that the command line asked for."""
+        """The report of the last run of the command line's request; None if none has begun."""
         return next((run.report for run in reversed(self._answers) if run.has_begun), None)
 
     def action_close_run(self) -> None:
@@ -175,7 +175,7 @@ class WorkbenchApp(Shell):
         self.repaint()
 
     def _open_screen(self) -> None:
-        """Show the screen of the kind of run that is shown, as soon as that is known."""
+        """Switch to the screen for this kind of run as soon as the kind is known."""
         if not self._opened and (mode := _mode_of(self.session)) != ADVISOR:
             self._opened = True
             self.switch_mode(mode)
@@ -188,10 +188,10 @@ class WorkbenchApp(Shell):
         await super().on_event(event)
 
     def _tick(self) -> None:
-        """Repaint while a run is in progress; nothing else does."""
+        """Repaint after events, and every TICK_S while the clock of a run goes on."""
         if self.is_unread:
             return
-        typing, self._typed = self._typed, False  # the answer to the next key goes first
+        typing, self._typed = self._typed, False  # answers to keys come before events
         is_late = self._monotonic() - self._painted_at >= TICK_S
         if (self._dirty and not typing) or (is_late and (self._dirty or self.session.ticking)):
             self.repaint()
@@ -215,7 +215,7 @@ class WorkbenchApp(Shell):
                 session = self.session
                 started = session.report.started if session.replay else None
                 able = started is None or can_follow(started.tool.command)
-                # On Runs the key starts the chosen run again, or none.
+                # On Runs the same key starts the chosen run again.
                 return not going and self._starts and able and self.current_mode != RUNS
             case "new":
                 return not going and self._starts
@@ -233,7 +233,7 @@ class WorkbenchApp(Shell):
             case "next_step":
                 return not going and self._starts and self._next_step() is not None
             case "export":
-                # Drawing the page would disturb a run; Runs writes its own.
+                # An export would disturb a run; Runs exports the chosen one.
                 can = self.session.report.has_results and not going
                 return can and self.current_mode != RUNS
         return True
@@ -241,15 +241,15 @@ class WorkbenchApp(Shell):
     # ---------------------------------------------------------- the keys
 
     async def action_switch_mode(self, mode: str) -> None:
-        """Show a screen; from its details, themselves a screen of this mode, lead back to it."""
+        """Show a screen, and close its details, which belong to the same mode."""
         self._opened = True  # keep the screen that the user has opened
         while mode == self.current_mode and len(self.screen_stack) > 1:
             self.pop_screen()
         await super().action_switch_mode(mode)
 
     def _next_step(self) -> str | None:
-        """The run that the answer of the selected row proposes next."""
-        # The palette asks, too, from above the screen.
+        """The command that the verdict of the selected row proposes."""
+        # The palette, which asks too, lies above the screen.
         views = (each for each in reversed(self.screen_stack) if isinstance(each, ViewScreen))
         row = view.row if (view := next(views, None)) is not None else None
         proposed = row.verdict.next_best if row is not None and row.verdict is not None else ""
@@ -265,12 +265,12 @@ class WorkbenchApp(Shell):
             self._stop()
 
     def _confirmed(self, question: str) -> bool:
-        """Whether the user has been asked this and pressed the key again; asks otherwise."""
-        now, asked = self._monotonic(), self._question
+        """Whether the user pressed the key again after this question; if not, ask it."""
+        now, asked = self._monotonic(), self._unconfirmed
         again = asked is not None and asked[0] == question and now - asked[1] <= STOP_S
-        self._question = None if again else (question, now)
+        self._unconfirmed = None if again else (question, now)
         if asked is not None:
-            self.clear_notifications()  # an answered question no longer stands
+            self.clear_notifications()  # of the earlier question
         if not again:
             self.notify(question, timeout=STOP_S)
         return again
@@ -285,9 +285,9 @@ class WorkbenchApp(Shell):
             self._source.send(control)
 
     def action_new(self, request: Request | None = None) -> None:
-        from .pages.new_run import NewRunScreen  # it reads the catalogue, and the first frame none
+        from .pages.new_run import NewRunScreen  # its imports would delay the first picture
 
-        # What an old run had may differ from what is here now.
+        # The machine and packages of a kept run may differ from those here now.
         is_old = self.raced.replay and self.raced.phase != "watching"
         report = Report() if is_old else self.raced.report
         installed = report.software.packages if report.software else None
@@ -299,7 +299,7 @@ class WorkbenchApp(Shell):
             self.push_screen(screen, self.start_other)
 
     def request_for(self, **asked: Any) -> Request:
-        """A request about something else, as the last one was for the machine and the budget."""
+        """A request with the devices, interpreter, seed, budget and strictness of the last one."""
         before = self._request
         budget, strict = ("budget_s", "quick", "thorough"), ("strict", "strict_samples")
         kept = ("devices", "python", "seed", *budget, *strict)
@@ -315,9 +315,9 @@ class WorkbenchApp(Shell):
         self._begin()
 
     def action_interrupt(self) -> None:
-        """Leave; the second time at once: the engine ends by itself when its stdin closes.
+        """Leave; a second call exits at once, since the engine ends when its stdin closes.
 
-        A terminal that closes says so twice, by a signal and by the end of its input.
+        A terminal that closes calls twice, by a signal and by the end of its input.
         """
         if not self._leaving:
             self._begin_to_leave()
@@ -372,8 +372,8 @@ def run_tui(
 
     `start_source` starts a run: first `request`, later those from the form; `options` are those of
     `WorkbenchApp`.  When the TUI has closed, the summary of the last run goes to stdout, except in
-    a replay.  `finish` gets its report, that of the last run of `request` which has one, and the
-    exit code, and returns the code to use.
+    a replay.  `finish` takes the report of that run, the report of the last run of `request` (None
+    if none has begun) and the exit code, and returns the code to use.
     """
     app = WorkbenchApp(start_source, request, **options)
     code = app.show()

@@ -12,7 +12,7 @@ SGR = re.compile(r"\x1b\[([0-9;]*)m")
 # Cursor moves that another move follows at once.
 IDLE_MOVES = re.compile(r"(?:\x1b\[\d+;\d+H|\r\n)+(?=\x1b\[\d+;\d+H)")
 CONTROLS = re.compile(r"(?:\x1b\[[0-9;?]*[A-Za-ln-z]|[\r\n])*")  # they draw nothing
-ON_BLANKS = frozenset(["4", "7", "9", "21", "53"])  # underline, inverse video and the like
+ON_BLANKS = frozenset(["4", "7", "9", "21", "53"])  # visible on blanks, such as underline
 
 
 class Style(NamedTuple):
@@ -46,7 +46,7 @@ def compact(frame: str) -> str:
 
 @lru_cache(1024)
 def _after(style: Style, parameters: str) -> Style:
-    """`style` after one more sequence."""
+    """`style` after one more SGR sequence."""
     codes = iter(parameters.split(";"))
     for code in codes:
         if code in ("", "0"):

@@ -25,7 +25,7 @@ GOING = ("pending", "running")
 
 
 class FleetApp(TerminalApp):
-    """Shows the folder as `read` finds it, again and again while jobs run."""
+    """Shows the document that `read` returns, and reads it again while jobs run."""
 
     TITLE = "workbench fleet"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -55,7 +55,7 @@ class FleetApp(TerminalApp):
         self.show_first()
 
     def reread_while_going(self) -> None:
-        if self._drawn is not self.found:  # the terminal did not read
+        if self._drawn is not self.found:  # the terminal was not reading then
             self._take(self.found)
         is_reading = any(worker.is_running for worker in self.workers)
         if not is_reading and any(node.state in GOING for node in self.found.nodes):
@@ -77,7 +77,7 @@ class FleetApp(TerminalApp):
             self.action_shift(0)
 
     def action_shift(self, by: int) -> None:
-        """Leave out one more column after the first of each table, or one less."""
+        """Hide `by` more columns of each table after its first; a negative number shows them."""
         self._drawn = self.found
         widest = max(len(section.columns) for section in sections(self.found))
         self._skip = max(0, min(self._skip + by, widest - 2))

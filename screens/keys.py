@@ -10,7 +10,7 @@ from textual.screen import Screen
 from .widgets.keybar import SPARE, TABS
 
 PALETTE = "everything by name: screens, rows, workloads, recent runs, formats, themes"
-# Labels, which are the names of the modes.
+# Labels of screens, which are also the names of their modes.
 HARDWARE, RUN, ADVISOR, MODEL, RUNS = "Hardware", "Run", "Advisor", "Model", "Runs"
 
 
@@ -18,13 +18,13 @@ class Page(NamedTuple):
     """A screen with a tab.  Its module is imported when it is first shown."""
 
     key: str
-    label: str  # names the mode, the module and the class, too
+    label: str  # also names the mode, the module and the class
     help: str  # its line on the help page
 
     def screen(self) -> Screen[Any]:
         module = import_module(f".pages.{self.label.lower()}", __package__)
         found: Screen[Any] = getattr(module, f"{self.label}Screen")()
-        # Widgets are styled as they are mounted; Textual would read all style sheets again.
+        # Keep Textual from reading all style sheets again: widgets are styled as they are mounted.
         found._css_update_count = found.app._css_update_count
         return found
 

@@ -39,7 +39,7 @@ class Shell(TerminalApp):
     COMMANDS: ClassVar[set[Any]] = {_entries}
     session: Session
     raced: Session
-    _able: tuple[object, ...] = ()  # the state behind the keys that work now
+    _able: tuple[object, ...] = ()  # the state for which the key bar was drawn
     _resume_later = False  # the run was paused for a suspend
 
     def on_mount(self) -> None:
@@ -82,7 +82,7 @@ class Shell(TerminalApp):
         self.send_control("resume")
 
     def action_copy(self) -> None:
-        """Copy to the terminal's clipboard (OSC 52); the notice shows the text if that fails."""
+        """Copy to the terminal's clipboard (OSC 52), and show the text in case that fails."""
         screen = self.screen
         command = screen.command() if isinstance(screen, ViewScreen) else None
         if command is not None:
@@ -93,7 +93,7 @@ class Shell(TerminalApp):
         self.export(self.session.report)
 
     def export(self, report: Report, form: str = "html") -> None:
-        """Write a run, as far as it is known, to a new file in a format of `file_text`."""
+        """Write a run to a new file in one of the formats of `file_text`."""
         from workbench.export.formats import SUFFIXES, file_text
         from workbench.files.write import replace
 
@@ -110,7 +110,7 @@ class Shell(TerminalApp):
 
     @work(exclusive=True, group="read")
     async def read_run(self, path: Path, then: Callable[[Session], None]) -> None:
-        """Read a kept run in a thread and go on with it, or say why it cannot be read."""
+        """Read a kept run in a thread and pass it to `then`, or say why it cannot be read."""
         try:
             kept = await in_thread(lambda: Session.of(read_journal(path)))
         except JournalError as error:
@@ -125,7 +125,7 @@ class Shell(TerminalApp):
         """Put the cursor of the table of scenarios on a row."""
         self.session.looked_at = name
         self.show_mode(ADVISOR)
-        for bar in self.screen.query(FilterBar):  # it may hide the row
+        for bar in self.screen.query(FilterBar):  # a filter may hide the row
             bar.action_dismiss()
         self.repaint()
 
@@ -138,7 +138,7 @@ class Shell(TerminalApp):
             self.complain(str(error))
 
     def show_mode(self, mode: str) -> None:
-        """Show a screen without details, neither on it nor on the one that is left."""
+        """Show a screen, and close the details on it and on the one that is left."""
         for at in (self.current_mode, mode):
             self.switch_mode(at)
             while len(self.screen_stack) > 1:

@@ -1,4 +1,4 @@
-"""The terminal below the applications, which may send bytes that are no text, or stop reading."""
+"""The terminal of the applications, which may send bytes that are not text, or stop reading."""
 
 import asyncio
 import gc
@@ -31,17 +31,17 @@ from .compact import compact
 from .theme import DARK, NAMES, apply_theme
 
 ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-TICK_S = 0.1  # between two looks whether a lone ESC was the key
-LEAVE_S, HURRY_S = 2.0, 0.2  # for the terminal to take the last writes; after a second signal
+TICK_S = 0.1  # between two checks whether a lone ESC byte was the key
+LEAVE_S, HURRY_S = 2.0, 0.2  # for the terminal to take the last writes; less after a second signal
 LEAST = (40, 10)  # columns and lines that the screens need
 TOO_SMALL = "needs {}x{} or more".format(*LEAST)
 KEEP_TITLE, RESTORE_TITLE = "\x1b[22;2t", "\x1b[23;2t"  # XTWINOPS
-LAYOUTS = 4  # until the first picture is whole
-BACKLOG = 8  # writes that wait for a terminal which does not read
+LAYOUTS = 4  # until the first picture is complete
+BACKLOG = 8  # waiting writes, above which the terminal counts as not reading
 
 
 class TerminalApp(App[None]):
-    """What the applications have in common: their palette, their signals and their end."""
+    """The base of the applications: palette, signals and the way they end."""
 
     CSS_PATH = "app.tcss"
     ENABLE_COMMAND_PALETTE = False
@@ -68,23 +68,22 @@ class TerminalApp(App[None]):
         self._begin_batch()
 
     def show_first(self, passes: int = LAYOUTS) -> None:
-        """Draw the first picture once it is whole: Textual would draw it bare, laid out, styled
-        and filled, one after the other."""
+        """Draw the first picture once it is complete; Textual would draw each stage of it."""
         if not self.is_opening:
             return
         screen = self.screen
-        if passes:  # each posts sizes, from which tables and texts make what the next lays out
+        if passes:  # each gives the sizes for which widgets make the contents of the next
             screen.call_after_refresh(self.call_later, self.show_first, passes - 1)
         else:
             self.is_opening = False
             self._end_batch()
-            screen._layout_required = screen._repaint_required = False  # this is it
+            screen._layout_required = screen._repaint_required = False  # done just below
         screen._refresh_layout()
         if not passes:
             self.call_later(self.shown)
 
     def shown(self) -> None:
-        """The first picture is on the screen."""
+        """Called when the first picture is on the screen."""
 
     def on_mount(self) -> None:
         gc.freeze()  # imported modules stay, so no collection needs to visit them
@@ -97,13 +96,13 @@ class TerminalApp(App[None]):
                 loop.add_signal_handler(number, self.action_interrupt)
 
     def _redraw(self, _app: App[Any]) -> None:
-        """Draw all: after a suspend the terminal is empty, and Textual draws only what changes."""
+        """Draw all, since after a suspend the terminal is empty, and Textual draws changes only."""
         for screen in self.screen_stack:
             screen.refresh()
             screen.query("*").refresh()
 
     def on_app_focus(self) -> None:
-        """Textual gives no focus to a screen that opens while the terminal is in the background."""
+        """Set the focus of a screen that opened in the background, where Textual sets none."""
         if self.focused is None and (wanted := self.screen.AUTO_FOCUS):
             self.screen.set_focus(next((w for w in self.screen.query(wanted) if w.focusable), None))
 
@@ -121,12 +120,12 @@ class TerminalApp(App[None]):
                 screen.update_node_styles(animate=False)
 
     def write_to_terminal(self, control: str) -> None:
-        """Send what is no drawing, such as a title; nothing where no terminal is."""
+        """Send a sequence that draws nothing, such as a title; no effect without a terminal."""
         if isinstance(self._driver, TerminalDriver):
             self._driver.write(control)
 
     def show_title(self, text: str) -> None:
-        """The title of the terminal's window, until the application ends."""
+        """Set the title of the terminal's window until the application ends."""
         if text != self._shown_title:
             self.write_to_terminal(f"{'' if self._shown_title else KEEP_TITLE}\x1b]2;{text}\x07")
             self._shown_title = text
@@ -144,31 +143,31 @@ class TerminalApp(App[None]):
 
     @property
     def is_unread(self) -> bool:
-        """The terminal does not read what was drawn: drawing more would only fill the memory."""
+        """Whether the terminal has stopped reading, so that more drawing would fill the memory."""
         driver = self._driver
         return isinstance(driver, TerminalDriver) and driver.waiting > BACKLOG
 
     @property
     def is_lost(self) -> bool:
-        """The terminal is gone, or stopped reading."""
+        """Whether the terminal is gone or did not take the last writes."""
         return isinstance(self._driver, TerminalDriver) and self._driver.is_lost
 
     def hurry(self, code: int) -> None:
-        """Exit without patience for the terminal."""
+        """Exit with hardly any wait for the terminal."""
         if isinstance(self._driver, TerminalDriver):
             self._driver.patience_s = HURRY_S
         self.exit(return_code=code)
 
     def _handle_exception(self, error: Exception) -> None:
-        """End after an error of our own, but not after one of a screen that was closed before it
-        was open, or while the application was leaving: its widgets are gone."""
+        """End after an error, except where widgets are missing because the application is leaving,
+        or because a screen was closed before it was open."""
         pump = active_message_pump.get()
         closed = isinstance(pump, DOMNode) and any(n._pruning for n in pump.ancestors_with_self)
         if not self._exit and not (closed and isinstance(error, NoMatches)):
             super()._handle_exception(error)
 
     def _fatal_error(self) -> None:
-        """`show` reports the error, instead of a page of traceback."""
+        """Print no traceback, since `show` reports the error."""
         self._close_messages_no_wait()
 
     def show(self) -> int:
@@ -186,14 +185,14 @@ class TerminalApp(App[None]):
 
 
 class TerminalDriver(LinuxDriver):
-    """Textual's driver, without the places where it ends the program or waits for ever."""
+    """Textual's driver, which here neither ends the program nor waits for ever."""
 
     def __init__(self, app: TerminalApp, **options: Any) -> None:
         super().__init__(app, **options)
         self._leave = app.action_interrupt
         self._file = _Unbuffered()  # type: ignore[assignment]  # all that the writer thread uses
         self.patience_s = LEAVE_S
-        self.is_lost = False  # the terminal is gone, or stopped reading
+        self.is_lost = False
 
     @property
     def waiting(self) -> int:
@@ -212,7 +211,7 @@ class TerminalDriver(LinuxDriver):
     def stop_application_mode(self) -> None:
         if isinstance(self._app, TerminalApp) and self._app._shown_title:
             self.write(RESTORE_TITLE)
-            self._app._shown_title = ""  # kept and shown again after a suspend
+            self._app._shown_title = ""  # after a suspend the terminal's own is saved again
         super().stop_application_mode()
 
     def _sigcont_application(self, *_: Any) -> None:
@@ -240,11 +239,11 @@ class TerminalDriver(LinuxDriver):
             try:
                 for message in parser.feed(text) if text else parser.tick():
                     self.process_message(message)
-            except Exception:  # a sequence that Textual's parser refuses otherwise
+            except Exception:  # any other error of Textual's parser
                 parser = _KeyParser()
 
     def _read(self) -> bytes | None:
-        """What was typed; None if nothing was, empty if the terminal is gone."""
+        """The bytes that were typed; None if there are none, empty if the terminal is gone."""
         if not select.select([self.fileno], [], [], TICK_S)[0]:
             return None
         with suppress(OSError):  # EIO after a hang-up
@@ -253,7 +252,7 @@ class TerminalDriver(LinuxDriver):
 
 
 class _KeyParser(XTermParser):
-    """Textual's parser, which loses the keys after one that it cannot read."""
+    """Textual's parser, except that no keys are lost after one that it cannot read."""
 
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
         try:
@@ -263,7 +262,7 @@ class _KeyParser(XTermParser):
 
 
 class _Unbuffered:
-    """stderr without the buffer of Python, which waits at exit for a thread that is writing."""
+    """stderr without Python's buffer, which would wait at exit for a thread that is writing."""
 
     def write(self, text: str) -> None:
         data = text.encode("utf-8", "replace")

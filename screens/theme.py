@@ -12,8 +12,7 @@ from textual.theme import BUILTIN_THEMES, Theme
 
 
 def _shades(kind: str, *colours: str) -> dict[str, str]:
-    """The colour of one kind of device, `$cpu`, and its curves, from `$cpu-0`: cold for CPUs, warm
-    for GPUs."""
+    """The colour of a device kind, such as `$cpu`, and those of its curves, from `$cpu-0` on."""
     curves = {f"{kind}-{number}": colour for number, colour in enumerate(colours)}
     return {kind: colours[0], **curves}
 
@@ -101,7 +100,7 @@ def themes(app: App[Any]) -> list[str]:
 
 
 def _complete(name: str) -> Theme:
-    """A theme with the roles that Textual's own lack."""
+    """The theme; one of Textual's own gets the variables that it lacks."""
     if name in OWN:
         return OWN[name]
     theme = BUILTIN_THEMES[name]
@@ -117,7 +116,7 @@ def choose(app: App[Any], name: str) -> None:
 
 
 def apply_theme(app: App[Any], wanted: str) -> None:
-    """Set the palette that was chosen and that the terminal can show, and turn animations off."""
+    """Set the wanted theme, or else one that the terminal can show, and turn animations off."""
     app.animation_level = "none"
     names = themes(app)
     name = wanted if wanted in names else names[0]

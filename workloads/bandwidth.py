@@ -81,7 +81,7 @@ class BandwidthTask(TorchTask):
 
 
 def compared(wide: Callable[[slice], list[Any]], length: int, at_once: int = AT_ONCE) -> Accuracy:
-    """The result of a kernel; `wide` gives a part of target and sources in float64."""
+    """The accuracy of a kernel; `wide` gives a part of target and sources in float64."""
     errors = []
     for start in range(0, length, at_once):
         found, b, *c = wide(slice(start, start + at_once))

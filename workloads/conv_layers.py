@@ -88,7 +88,7 @@ class ConvStep(TorchTask):
         """A full-size pass in which only one corner of the first image's output counts.
 
         Torch uses the same kernels as in the timed steps, but the weight gradients depend on that
-        corner alone, for which the float64 reference needs two more pixels: the reach of two
+        corner only, for which the float64 reference needs two more pixels: the reach of two
         layers.
         """
         near = (slice(1), slice(None), slice(CORNER + 2), slice(CORNER + 2))

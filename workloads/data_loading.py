@@ -27,7 +27,7 @@ from ._shared.waiting import FedTask, mark
 
 GENERATED = "generated"
 PHOTOGRAPHS = 48  # generated ones; every epoch cuts them anew
-CONVOLUTIONS = ((3, 16, 4), (16, 32, 2), (32, 64, 2))  # see `_shared.network`; light, as on a GPU
+CONVOLUTIONS = ((3, 16, 4), (16, 32, 2), (32, 64, 2))  # as in `_shared.network`, but little work
 LEARNING_RATE = 0.01
 CHECKED = 4  # pictures
 MOST_LOADERS = 64

@@ -93,12 +93,12 @@ class DigitTraining(RepeatedTraining):
     batch: int
 
     def start(self) -> None:
-        """Begin anew with the initial weights, in batches of `batch`."""
+        """Begin again with the initial weights, in batches of `batch`."""
         self.left = EPOCHS * (digits.TRAINING // self.batch)
 
     @abstractmethod
     def answers(self) -> Any:
-        """The digits that the network now sees in the unseen pictures, in host memory."""
+        """The network's present answers to the unseen pictures, in host memory."""
 
     def test_accuracy(self) -> float:
         """The share of the unseen digits that the network recognises now."""

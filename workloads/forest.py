@@ -216,11 +216,11 @@ class Forest:
     feature: Any  # int64 (nodes)
     threshold: Any  # float32 (nodes); a larger feature goes right
     children: Any  # int64 (2 * nodes): left and right of each node in turn
-    value: Any  # float32 (nodes); what counts is where the path ends
+    value: Any  # float32 (nodes); only that at the end of a path counts
 
 
 def grow(trees: int, depth: int, seed: int) -> Forest:
-    """Random trees: normal thresholds on random features, leaves before `depth` here and there."""
+    """Random trees: normal thresholds on random features, and some leaves before `depth`."""
     rng = np.random.default_rng(seed)
     size = 2 ** (depth + 1) - 1
     inner = np.arange(size) < 2**depth - 1

@@ -13,15 +13,15 @@ from .matmul import Matmul
 
 MOST_CACHE_BYTES = 1 << 29  # larger ones would take gigabytes of copies
 MOST_L2_BYTES = 1 << 27  # no GPU has a larger L2 cache yet
-OVERFLOW = 2  # size of all sets of operands, in last-level caches
-MOST_SETS = 4096  # for a tiny product, which launches limit and memory does not
+OVERFLOW = 2  # size of all sets of operands, in times the last-level cache
+MOST_SETS = 4096  # for a tiny product, which launches limit rather than memory
 
 
 class MatmulCold(Matmul):
     """Like `matmul`, but each step takes the next of many copies of the operands.
 
     Together the copies are twice as large as all last-level caches, of which at most 512 MiB count,
-    so each step finds its own evicted.  This slows small sizes down, large ones hardly.
+    so each step finds its own evicted.  This slows small sizes down, but hardly large ones.
     """
 
     name = "matmul_cold"

@@ -128,7 +128,7 @@ class Node:
 
 
 def nodes(root: Path = Path("/")) -> list[Node]:
-    """The nodes that have memory and cores, as sysfs shows them; empty where it does not."""
+    """The nodes that have memory and cores, as sysfs shows them; empty if it does not."""
     folders = {int(f.name.removeprefix("node")): f for f in (root / NODES).glob("node[0-9]*")}
     found = []
     for number, folder in sorted(folders.items()):
@@ -139,20 +139,20 @@ def nodes(root: Path = Path("/")) -> list[Node]:
         except (OSError, ValueError):
             continue
         if cpus and total and int(total[1]):
-            ways = dict(zip(sorted(folders), distances, strict=False))  # online nodes only
-            found.append(Node(number, cpus, ways))
+            by_node = dict(zip(sorted(folders), distances, strict=False))  # online nodes only
+            found.append(Node(number, cpus, by_node))
     return found
 
 
 def usable(found: Sequence[Node]) -> list[Node]:
-    """The nodes of whose cores this process may use some, with those cores."""
+    """The nodes with cores that this process may use, limited to those cores."""
     allowed = affinity_mask() or set()
     shared = (replace(node, cpus=node.cpus & allowed) for node in found)
     return [node for node in shared if node.cpus]
 
 
 def farthest(found: Sequence[Node]) -> Node:
-    """The node that the first one has the longest way to."""
+    """The node at the largest distance from the first."""
     return max(found[1:], key=lambda node: found[0].distances.get(node.number, 0))
 
 
@@ -171,7 +171,7 @@ def bound(node: Node | None) -> Iterator[None]:
 
 
 def pages_by_node(address: int, maps: Path = Path("/proc/self/numa_maps")) -> dict[int, int]:
-    """Pages on each node of the mapping that holds `address`; empty where the kernel hides them."""
+    """Pages on each node of the mapping that holds `address`; empty if the kernel hides them."""
     try:
         lines = maps.read_text().splitlines()
     except OSError:

@@ -109,7 +109,7 @@ class Scaling(Workload):
             return Mirrored(case, setup, MOST_CPU_RANKS)
         if world > 1:
             return DataParallel(case, setup)
-        if launch_of(os.environ) is not None:  # the other ranks wait to be called
+        if launch_of(os.environ) is not None:  # the other ranks wait for a group
             groups.enter(1, case.computes_on)
         return Replica(case, setup)
 
@@ -117,7 +117,7 @@ class Scaling(Workload):
 class DataParallel(Task):
     """The ranks of one case.  Like a GPU, they queue steps."""
 
-    waits = True  # a step here is a line to each rank, which is not what a rank takes to queue it
+    waits = True  # sending an order takes another time than a rank needs to queue the step
 
     def __init__(self, case: Case, setup: Setup) -> None:
         self.case, self.world = case, world_of(case)

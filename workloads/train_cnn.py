@@ -45,7 +45,7 @@ class TrainCnn(Workload):
 
     def tuning_values(self, parameter: str, host: Host, device_kind: str) -> Sequence[int]:
         if device_kind == "cpu":
-            return []  # one is ahead of a CPU, and more would take its cores
+            return []  # one loader keeps ahead of a CPU, and more would take its cores
         some = max(1, min(host.cores // 4, MOST_LOADERS // 2))
         return list(dict.fromkeys((some, 1, min(2 * some, host.cores))))
 

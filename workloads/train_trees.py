@@ -20,7 +20,7 @@ from workbench.worker.libraries import np
 USED = 4  # columns that decide the class; the others are noise
 LEAVES, RATE = 31, 0.1  # LightGBM's defaults, for all libraries
 TESTED = 20_000  # rows that no fit sees
-SHARE = 0.75  # part of the way from the larger class to the best accuracy there can be
+SHARE = 0.75  # of the way from the larger class's share to the best accuracy: the least to reach
 
 
 class TrainTrees(Workload):
@@ -85,7 +85,7 @@ class Fit(Task):
         least = max(least, 1 - least)
         found = float((self.model.predict(data) == labels).mean())
         floor = least + SHARE * (best - least)
-        reference = f"{TESTED} other rows; the best there can be is {best:.3f}"
+        reference = f"{TESTED} other rows; the best possible accuracy is {best:.3f}"
         return Accuracy("test_accuracy", found, reference, floor, found >= floor)
 
 
@@ -117,7 +117,7 @@ def classifier(case: Case, seed: int) -> Any:
 
     return XGBClassifier(
         max_leaves=LEAVES,
-        max_depth=0,  # leaves alone limit a tree, as in the other libraries
+        max_depth=0,  # only leaves limit a tree, as in the other libraries
         grow_policy="lossguide",
         tree_method="hist",
         device=case.computes_on,

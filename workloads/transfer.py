@@ -38,7 +38,7 @@ MODES = {  # pinned, non_blocking
 }
 # With this many multiplications for each byte, product and copy take about equally long on a GPU.
 PRODUCTS_PER_BYTE = 500
-REPEATS = 3  # measurements of each part alone, for the overlap
+REPEATS = 3  # measurements of each part for the overlap; the fastest counts
 
 
 class Transfer(Workload):
@@ -93,7 +93,7 @@ class Transfer(Workload):
 
 
 def side_of(case: Case) -> int:
-    """Rows and columns of the matrices to multiply meanwhile; 0: none."""
+    """Rows and columns of the matrices to multiply meanwhile; 0 if there are none."""
     if case.params["compute"] == "no":
         return 0
     side = math.cbrt(PRODUCTS_PER_BYTE * elements_of(case) * FLOAT_BYTES)
@@ -167,7 +167,7 @@ class TransferTask(TorchTask):
             main.wait_stream(stream)
 
     def metrics(self) -> dict[str, float]:
-        """Copy and product alone and together, timed after the block."""
+        """The times of copy and product, separately and together, taken after the block."""
         if not self.factors:
             return {}
         waiting = self._fastest(copy=False, multiply=False)  # a fixed cost of each measurement

@@ -41,7 +41,7 @@ class AdvisorScreen(ViewScreen):
 
     @property
     def row(self) -> Row | None:
-        at = {table.cursor for table in self.query(Table)}  # none before it is mounted
+        at = {table.cursor for table in self.query(Table)}  # no table before it is mounted
         return next((row for row in self._rows if row.plan.scenario in at), None)
 
     @property
@@ -76,7 +76,7 @@ class AdvisorScreen(ViewScreen):
         self.draw_now(session)
 
     def on_screen_resume(self) -> None:
-        """Follow the race again where another screen has stopped looking at a row."""
+        """Follow the race again if another screen has gone back to the live row."""
         if self.is_mounted and self.session.looked_at is None:
             self.query_one(Table).is_led = True
 
@@ -98,7 +98,7 @@ class AdvisorScreen(ViewScreen):
 
     def on_table_selected(self, message: Table.Selected) -> None:
         if message.key not in self.session.report.rows:
-            return  # it is planned, and not known to the engine yet
+            return  # the engine has not announced it yet
         verdict = self.session.report.rows[message.key].verdict
         self.app.push_screen(DetailScreen(message.key, verdict.pick if verdict else None))
 

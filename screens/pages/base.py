@@ -69,7 +69,7 @@ class ViewScreen(Screen[None]):
     UNUSED: tuple[str, ...] = ()  # inherited actions that no state of the screen allows
     _drawn_for: Size | None = None
     _followed: Session | None = None
-    _resumed = False  # before: its first picture stands since it was mounted
+    _resumed = False  # the first time, `on_mount` has drawn it already
 
     @property
     def session(self) -> Session:
@@ -87,7 +87,7 @@ class ViewScreen(Screen[None]):
         return False
 
     def follow(self) -> None:
-        """Show that row again."""
+        """Show the row again that the screen shows by itself."""
         self.session.looked_at = None
         self.refresh_bindings()
         self.repaint()
@@ -115,7 +115,7 @@ class ViewScreen(Screen[None]):
         """Show the session in the widgets of the body."""
 
     def write(self, part: str, make: Callable[[int], Made], *, when: bool = True) -> None:
-        """Show in the part of this name what `make` gives for its width, or hide it."""
+        """Show `make(width)` in the widget of this id, or hide the widget."""
         drawn = self.query_one(f"#{part}", Drawn)
         if drawn.display != when:
             drawn.display = when
@@ -123,7 +123,7 @@ class ViewScreen(Screen[None]):
             drawn.show(make)
 
     def draw_now(self, session: Session) -> None:
-        """The sensors in one line, while a run goes on and there is room."""
+        """Draw the sensors in one line, while a run goes on and there is room."""
         fits = bool(session.report.host) and self.size.height >= ROOMY_HEIGHT
         self.write("now", now_line(session.report).truncate, when=session.going and fits)
 
@@ -131,7 +131,7 @@ class ViewScreen(Screen[None]):
         session, self._drawn_for = self.session, self.size
         if session is not self._followed:
             for table in self.query(Table):
-                table.is_led = True  # the row that the user had chosen is of another run
+                table.is_led = True  # the row that the user chose belongs to another run
             for pane in self.query(Pane) if self._followed else ():
                 pane.scroll_home(animate=False)
             self._followed = session
@@ -152,7 +152,7 @@ class ViewScreen(Screen[None]):
         self.repaint()
 
     def _compositor_refresh(self) -> None:
-        if not self.app._batch_count:  # Textual draws a layout in a batch as well
+        if not self.app._batch_count:  # Textual would draw a layout even within a batch
             super()._compositor_refresh()
 
     def on_screen_resume(self) -> None:
@@ -210,5 +210,5 @@ def failure_lines(session: Session, width: int) -> list[Text]:
 
 
 def nothing_yet(session: Session) -> str:
-    """Shown in a table of races without one."""
+    """The text for a table without races."""
     return "Planning the races..." if session.going else "Nothing was raced."

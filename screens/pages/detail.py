@@ -28,7 +28,7 @@ class DetailScreen(ViewScreen):
     UNUSED = ("close_run",)
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "app.pop_screen", "Back", tooltip="back to the screen before"),
-        *(replace(each, group=SPARE) for each in STEPS),  # there is text to scroll
+        *(replace(each, group=SPARE) for each in STEPS),  # the key that scrolls matters more
     ]
 
     def __init__(self, scenario: str, case_id: str | None) -> None:
@@ -94,7 +94,7 @@ class DetailScreen(ViewScreen):
 
     def action_step(self, step: int) -> None:
         """Show the details of the row before or after."""
-        if self.row is None:  # another run began, which has not announced it
+        if self.row is None:  # a new run has not announced it
             return
         self._scenario = self.session.step(self._scenario, step)
         verdict = self.session.report.rows[self._scenario].verdict

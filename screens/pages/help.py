@@ -18,7 +18,7 @@ from ..widgets.pane import Pane
 from ..widgets.table import Table
 
 RACES, ANSWERS = "Run Detail", "Advisor Detail"
-WORDS = (  # each with the screens where it stands; none: everywhere
+WORDS = (  # word, meaning, and the screens that show it ("" if all do)
     ("candidate", "one way to do the job: device, backend, precision and threads", ""),
     ("t2", "2 CPU threads", ""),
     ("ort", "onnxruntime, where a table is narrow", ""),
@@ -114,9 +114,8 @@ class HelpScreen(ModalScreen[None]):
 
 
 def help_keys(screen: DOMNode, app: DOMNode) -> list[tuple[str, str]]:
-    """The bindings with a tooltip of a screen, of its tables, and of the application, without those
-    that the screen never uses.  Each key has its nearest binding; escape has all, which act one
-    after the other."""
+    """Keys and tooltips of a screen, its tables and the application, except those that the screen
+    never uses.  The nearest binding of a key counts; escape has all, which act in turn."""
     tables = [Table] if screen.query(Table) else []
     kinds = [*type(screen).__mro__, *tables, *type(app).__mro__]
     owners = [kind for kind in kinds if not kind.__module__.startswith("textual.")]

@@ -49,7 +49,7 @@ class ModelScreen(ViewScreen):
         super().__init__()
         self._found: list[RankedCandidate] = []
         self._files: list[Line] | None = None  # to choose from, None until they are found
-        self._stale = True  # others may lie there by now
+        self._stale = True  # whether to look for files again
 
     def body(self) -> ComposeResult:
         yield Drawn(id="model-head")
@@ -72,7 +72,7 @@ class ModelScreen(ViewScreen):
         self.repaint()
 
     def _draw_files(self, table: Table) -> None:
-        """The picker of a model, where the run on the screen is about none."""
+        """Draw the files to choose from, while the run shown is about no model or code."""
         can = bool(self.app.check_action("new", ()))
         if can and self._stale:  # a search would disturb a race
             self._stale = False
@@ -103,7 +103,7 @@ class ModelScreen(ViewScreen):
             table.show(columns(row), candidate_lines(self._found, session), Text())
             table.lead(row.verdict.pick if row.verdict else None)
         if table.display and self.focused is None:
-            self.set_focus(table)  # hidden, it has lost the keyboard
+            self.set_focus(table)  # it lost the focus when it was hidden
         self._draw_pane()
 
     def _draw_pane(self) -> None:
@@ -138,7 +138,7 @@ class ModelScreen(ViewScreen):
 
 
 def _file_lines() -> list[Line]:
-    """The regular files that can be looked at."""
+    """A line for each regular file that matches PLACES."""
     lines = []
     for path in sorted({path for place in PLACES for path in glob(place)}):  # noqa: PTH207
         with suppress(OSError):

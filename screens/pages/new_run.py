@@ -29,8 +29,8 @@ from ..widgets.drawn import Drawn
 from ..widgets.keybar import OPTIONAL, KeyBar
 from ..widgets.table import Table
 
-NO_FIELD = FormField("", "", "", "")  # that of a line without one
-_ENTRIES = {  # title and question of each entry that is no workload
+NO_FIELD = FormField("", "", "", "")  # of a line that is not used
+_ENTRIES = {  # title and question of each entry that is not a workload
     SCENARIOS: ("The scenarios of the advisor", "Which device suits each scenario?"),
     OWN: ("A module, function or command", "Where and how should it run?"),
 }
@@ -44,13 +44,13 @@ KEYS = (
     ("enter", "choose what the cursor is on; in a field, start the run"),
     ("tab", "next field; shift+tab: the one before; up and down do the same"),
     ("left right", "in a field of choices, move; space ticks"),
-    ("a-z 0-9", "in the list, find an entry by name or title; backspace takes one back"),
+    ("a-z 0-9", "in the list, find an entry by name or title; backspace deletes a letter"),
     ("esc", "clear what is looked for, or leave the form"),
 )
 
 
 class FieldInput(Input):
-    # Not the screen's key: what was typed before enter counts.
+    # Overrides the screen's binding, so that letters typed just before enter count.
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "submit", "Start")]
 
     def on_paste(self) -> None:
@@ -58,8 +58,8 @@ class FieldInput(Input):
 
 
 class FieldLine(Horizontal):
-    """A label, and an input with the allowed values or the choices; reused for the fields of
-    other workloads.  What a field does not need is not mounted, since each widget takes time."""
+    """A label with an input and its allowed values, or with choices; reused for the fields of
+    other workloads.  A widget is mounted when it is first needed, since mounting takes time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,7 +77,8 @@ class FieldLine(Horizontal):
         self.field, self.display = field, field is not NO_FIELD
         if not self.display:
             return
-        typed = {self._typed, *([self._allowed] if field.allowed else [])}  # else it takes the room
+        # An empty widget would take room.
+        typed = {self._typed, *([self._allowed] if field.allowed else [])}
         shown = {self._label, *([self._chips] if field.choices else typed)}
         for part in (self._label, self._typed, self._allowed, self._chips):
             part.display = part in shown
@@ -113,7 +114,7 @@ class NewRunScreen(ModalScreen[Request | None]):
 
     CSS_PATH = "../new_run.tcss"
     AUTO_FOCUS = "Table"
-    HORIZONTAL_BREAKPOINTS = [(110, "-wide")]  # noqa: RUF012 - as Textual has it
+    HORIZONTAL_BREAKPOINTS = [(110, "-wide")]  # noqa: RUF012
     # With priority: a key that follows at once must find the focus already moved.
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,right", "choose", "Choose", key_display="enter", priority=True),
@@ -161,7 +162,7 @@ class NewRunScreen(ModalScreen[Request | None]):
         self._show_entry()
 
     def _list(self) -> None:
-        """List the entries that hold the words looked for."""
+        """List the entries that contain the text looked for."""
         sought, found = self._sought, []
         for entry in self._entries:
             name, title = self._titles(entry)
@@ -174,7 +175,6 @@ class NewRunScreen(ModalScreen[Request | None]):
         self.query_one(Table).show((first, *_COLUMNS[1:]), found, nothing)
 
     def _titles(self, entry: str) -> tuple[str, str]:
-        """Name and title of an entry."""
         if entry in _ENTRIES:
             return entry or "scenarios", _ENTRIES[entry][0]
         broken = entry in self._broken
@@ -183,7 +183,7 @@ class NewRunScreen(ModalScreen[Request | None]):
     # --------------------------------------------------------- what is shown
 
     def _show_entry(self) -> None:
-        """Show the fields of the selected workload, with earlier input."""
+        """Show the fields of the selected entry, with earlier input."""
         form = self._form
         try:
             workload, fields = form.workload, form.fields()
@@ -259,7 +259,7 @@ class NewRunScreen(ModalScreen[Request | None]):
             self.action_go(step)
 
     def action_go(self, step: int) -> None:
-        """Move the focus.  Textual orders it by places, which lines just shown do not have yet."""
+        """Move the focus.  Textual goes by places on the screen, which new lines still lack."""
         fields = [line.control for line in self.query(FieldLine) if line.display]
         stops = [self.query_one(Table), *fields]
         at = stops.index(self.focused) if self.focused in stops else 0
@@ -270,7 +270,7 @@ class NewRunScreen(ModalScreen[Request | None]):
         self.action_go(1)
 
     def action_seek(self, letter: str = "") -> None:
-        """Look for a text with one letter more; without `letter`, for one with one less."""
+        """Add a letter to the text looked for; without `letter`, take the last one away."""
         self._seek(self._sought + letter if letter else self._sought[:-1])
 
     def _seek(self, text: str) -> None:

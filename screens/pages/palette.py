@@ -27,8 +27,6 @@ RUNS = 20
 
 
 class Entry(NamedTuple):
-    """One line of the palette."""
-
     text: str
     help: str
     act: Callable[[], Any]
@@ -87,7 +85,7 @@ class Entries(Provider):
             yield Entry(f"Theme: {name}", "and remember it", partial(app.choose_theme, name))
 
     def _of_new_runs(self, app: Any) -> Iterator[Entry]:
-        """The entries that start or open another run, which no run in progress allows."""
+        """The entries that set up or open another run, which is possible between runs only."""
         with suppress(WorkloadError):  # the folder of the user's workloads cannot be read
             for name in catalog.files():
                 request = app.request_for(workloads=(name,))

@@ -1,4 +1,4 @@
-"""The base of the screens about one row: it follows the live row until the user walks."""
+"""The base of the screens about one row."""
 
 from typing import ClassVar
 
@@ -35,7 +35,7 @@ class RowScreen(ViewScreen):
 
     @property
     def _home(self) -> Row | None:
-        """The row raced now; after the end the first, of a plain run the last."""
+        """The row raced now; after the end the first row, or the last one of a plain run."""
         session, rows = self.session, self.session.report.rows
         first = next(iter(rows.values()), None)
         is_last = session.going or (first is not None and not first.plan.owes_verdict)

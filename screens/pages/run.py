@@ -25,10 +25,10 @@ from .detail import DetailScreen
 from .row import RowScreen
 
 LINES_AROUND_LOSS = 15
-LINES_FOR_LOSS = 22  # lines of a terminal that has room for it and for the log
+LINES_FOR_LOSS = 22  # lines of a terminal that has room for the losses and the log
 WIDTH_FOR_COURSE = 100  # columns of a terminal that draws the lead by round
 LINES_FOR_COURSE = 27  # its lines, not counting those of the candidates
-ROOM_FOR_LOG_AND_CURVE = 30  # lines of a terminal that has room for both
+LINES_FOR_LOG_AND_CURVE = 30  # lines of a terminal that has room for both
 
 
 class RunScreen(RowScreen):
@@ -84,7 +84,7 @@ class RunScreen(RowScreen):
     def _draw_curve(self, row: Row | None, sweep: Sweep | None) -> None:
         curve, log = self.query_one("#curve", Drawn), self.query_one("#log", Drawn)
         curve.display = sweep is not None
-        log.display = sweep is None or self.size.height >= ROOM_FOR_LOG_AND_CURVE
+        log.display = sweep is None or self.size.height >= LINES_FOR_LOG_AND_CURVE
         curve.set_class(log.display, "-above-log")
         if row is None or sweep is None:
             return

@@ -28,11 +28,11 @@ from ..widgets.table import Table
 from .base import FILTER, ViewScreen
 from .compare import CompareScreen
 
-PAGE = 60  # runs that are read when the cursor reaches the last line
+PAGE = 60  # runs that the list grows by when the cursor reaches its end
 QUESTION = "Delete {}?  del again: yes   esc: no"
 EMPTY = "No run is kept yet{}."
 NEW = ": n starts one, and it appears here"
-LATER = "The list is read when the run has ended."  # it would disturb it
+LATER = "The list is read when the run has ended."  # reading would disturb the run
 AGAIN_S = 5.0  # between two looks at runs of other programs that are in progress
 NOT_KEPT = "Runs are not kept: set XDG_STATE_HOME to a folder that can be written, unlike {}."
 
@@ -78,7 +78,7 @@ class RunsScreen(ViewScreen):
         self.set_interval(AGAIN_S, self._look_again)
 
     def on_screen_resume(self) -> None:
-        if not self.session.going:  # reading would disturb it
+        if not self.session.going:  # reading would disturb the run
             self._refresh_index()
 
     def _look_again(self) -> None:
@@ -147,20 +147,19 @@ class RunsScreen(ViewScreen):
         self.write("run-detail", lambda width: run_lines(chosen[1], width) if chosen else [])
 
     def on_input_changed(self, message: Input.Changed) -> None:
-        message.prevent_default()  # the search draws the list, and the base would once more
+        message.prevent_default()  # the search repaints, and the base class would do so again
         self._wanted = PAGE
         self._search()
 
-    def _keep(self) -> None:
-        """No longer ask whether to delete a run."""
+    def _stop_asking(self) -> None:
         if self._asked:
             self._asked = False
             self.repaint()
 
-    on_screen_suspend = _keep
+    on_screen_suspend = _stop_asking
 
     def on_table_moved(self) -> None:
-        self._keep()
+        self._stop_asking()
         self._draw_chosen()
         self.refresh_bindings()
         if len(self._found) == self._wanted and self.query_one(Table).is_at_end:
@@ -193,7 +192,7 @@ class RunsScreen(ViewScreen):
 
     def action_unfilter(self) -> None:
         if self._asked:
-            self._keep()
+            self._stop_asking()
             return
         self.query_one(FilterBar).action_dismiss()
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LINE_LIMIT = 2**26  # one event with a long block of samples is one line
 CANCEL_S = 2.0  # time for an engine to write its partial result
 TERMINATE_S = 1.0
-LINGER_S = 10.0  # from the end of its events to that of an engine, which waits for its workers
+LINGER_S = 10.0  # time for an engine to end after its last event, since it waits for its workers
 SILENCE_S = 1.0  # between two checks whether a silent engine still lives
 TAIL_LINES = 20
 
@@ -65,14 +65,15 @@ class WatchSource:
         known: Sequence[ev.AnyEvent],
         snapshots: Callable[[Callable[[float], object]], Iterator[Snapshot]],
     ) -> None:
-        """`known` comes before the first snapshot; `snapshots` takes the function that waits."""
+        """`known` comes before the first snapshot; `snapshots` takes a function that waits for a
+        number of seconds."""
         self._known, self._left = known, threading.Event()
         self._snapshots = snapshots(self._left.wait)
 
     async def events(self) -> AsyncGenerator[ev.AnyEvent, None]:
         for event in self._known:
             yield event
-        said = None  # the gap that is in the log
+        said = None  # the gap that the log has named last
         while found := await asyncio.to_thread(next, self._snapshots, None):
             if self._left.is_set():
                 return
@@ -90,7 +91,7 @@ class EngineSource:
     """`argv` writes events as JSON lines on its stdout and reads control lines on its stdin.
 
     When we are gone its stdin closes, and the engine cancels the run by itself.  It leads its own
-    session, so that a key pressed in our terminal signals us alone.
+    session, so that a key pressed in our terminal signals only us.
     """
 
     def __init__(self, argv: Sequence[str]) -> None:

@@ -9,8 +9,8 @@ RACE = "1,2,4 compete with one another"
 
 @dataclass(frozen=True)
 class FormField:
-    """`default` applies while it is empty, `allowed` is its range, `several` says what more than
-    one value does.  Of its `choices` the first stands for the default."""
+    """`default` applies while the field is empty, `several` says what more than one value does,
+    and the first of `choices` stands for the default."""
 
     key: str
     label: str
@@ -20,11 +20,10 @@ class FormField:
     several: str = ""
     choices: tuple[str, ...] = ()
     single: bool = False  # whether one choice excludes the others
-    decides: bool = False  # which other fields there are, or their defaults
+    decides: bool = False  # whether other fields, or their defaults, depend on it
 
     @property
     def description(self) -> str:
-        """The full help of the field."""
         allowed = f" ({self.allowed})" if self.allowed else ""
         several = f"; {self.several}" if self.several else ""
         return f"{self.label}: {self.help}{allowed}{several}"
@@ -33,7 +32,7 @@ class FormField:
 def choices(
     key: str, purpose: str, names: Iterable[str], empty: str = "all", *, decides: bool = False
 ) -> FormField:
-    """A field whose choices compete with one another; `empty` stands for none of them."""
+    """A field whose choices compete with one another; `empty` names the default."""
     return FormField(key, key, empty, purpose, choices=(empty, *names), decides=decides)
 
 

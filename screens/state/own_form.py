@@ -32,7 +32,7 @@ _AGREEMENT = FormField(
 )
 _INPUTS = FormField("inputs", "inputs", "random", "a .npz file of real inputs by name")
 _SAVE = FormField("save_best", "save best", "", "a new folder for the pick")
-_FURTHER = {  # fields of each kind besides those that all have; their keys are those of a question
+_FURTHER = {  # fields that only this kind of code has; their keys are those of a question
     TORCH: (_STEP, _ARGUMENTS, _BATCH, _ERROR, _SAVE),
     FUNCTION: (_BATCH, _ERROR, _SAVE),
     COMMAND: (_OVER, _UNTIL, _SAVE),
@@ -44,7 +44,7 @@ _FURTHER = {  # fields of each kind besides those that all have; their keys are 
         replace(_SAVE, help="a new file for the pick"),
     ),
 }
-# Fields of every entry that do not apply to a kind of code.
+# Fields of all other entries that do not apply to a kind of code.
 UNUSED = {
     FUNCTION: {"precision", "backend", "mode"},
     COMMAND: {"precision", "backend", "mode", "threads"},
@@ -64,7 +64,7 @@ def about(kind: str) -> list[FormField]:
 
 
 def texts_of(before: Request) -> dict[str, str]:
-    """The texts of the fields that ask for the own code or model of a request."""
+    """The texts of the fields for the user's code or model in a request."""
     question = before.question
     if question is None:
         return {}
@@ -83,11 +83,8 @@ def texts_of(before: Request) -> dict[str, str]:
 
 
 def question(before: Request, text: Callable[[str], str]) -> dict[str, ModelQuestion | OwnQuestion]:
-    """The field of the request that names the user's model or code; options without a field
-    stay as they were for the same code.
-
-    Raises UsageError for a text that its field does not take.
-    """
+    """The argument `model` or `own` of a request.  Options that the form lacks stay as they were
+    for the same code.  Raises UsageError for a text that its field does not take."""
     kind, target = text("kind") or TORCH, text("code")
     if kind not in OFFERED:
         raise unknown("kind", kind, OFFERED)

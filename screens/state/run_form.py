@@ -32,12 +32,12 @@ _EFFORT = only_one(
     ("default", QUICK, THOROUGH),
     decides=True,
 )
-# The fields that hold several names, with those of the request, and several whole numbers.
+# Fields that hold several names, with their names in a request, or several whole numbers.
 _NAMES = {"precision": "precisions", "backend": "backends", "mode": "modes", "device": "devices"}
 _NUMBERS = ("batch", "threads")
 # Options of the scenarios without a field in the form: kept from the run before.
 OF_SCENARIOS = ("scenario_file", "crossover", "prices", "price_file", "what_if")
-# For one candidate: with 0.95 s each of 21 had a turn, with 0.54 s 17 of 37.
+# Seconds for one candidate: with 0.95 s all of 21 had a turn, with 0.54 s only 17 of 37.
 LEAST_S = 0.75
 
 
@@ -62,8 +62,8 @@ class Checked:
 class RunForm:
     """The input so far, which starts with the values of the request `before`.
 
-    `machine` comes from an earlier run and makes it possible to reject missing devices; the names
-    of the packages `installed` come from there as well.
+    `machine` and the names of `installed` packages come from an earlier run, and serve to reject
+    what is missing; None if they are unknown.
     """
 
     before: Request
@@ -126,7 +126,7 @@ class RunForm:
         cores = "as proposed" if workload is None else "all cores"
         common = [
             choices("precision", "number formats of the candidates", offered),
-            choices("backend", "libraries that compete", self._not_lacking(backends)),
+            choices("backend", "libraries that compete", self._available(backends)),
             *([choices("mode", "ways to run it", ["plain", *modes])] if modes else []),
             choices("device", "where it may run", self._devices()),
             FormField("threads", "threads", cores, "for every CPU candidate", several=RACE),
@@ -138,7 +138,7 @@ class RunForm:
 
     @property
     def _usual_s(self) -> float:
-        """The budget of the entry with its effort, where none is typed."""
+        """The budget in seconds, for the entry and its effort, if none is typed."""
         is_model = self.entry == OWN and self.texts.get("kind") == own_form.MODEL
         effort, named = self.texts["effort"], self.texts["scenarios"].strip()
         is_table = self.entry == SCENARIOS
@@ -151,12 +151,12 @@ class RunForm:
             thorough=effort == THOROUGH,
         ).budget
 
-    def _not_lacking(self, backends: Iterable[str]) -> list[str]:
+    def _available(self, backends: Iterable[str]) -> list[str]:
         is_known = self.texts["python"].strip() == (self.before.python or "")
         return [n for n in backends if not (is_known and is_lacking(n, self.installed))]
 
     def _devices(self) -> list[str]:
-        """The devices of the machine, where it is known, that are not simulated."""
+        """The devices that are not simulated; "cpu" and "gpu" if the machine is unknown."""
         if self.machine is None:
             return ["cpu", "gpu"]
         gpus = [gpu.device for gpu in self.machine.gpus if not gpu.simulated]
@@ -184,7 +184,7 @@ class RunForm:
         return [key for key in keys if self._fails(set(keys) - subject - {key})]
 
     def _is_readable(self, key: str) -> bool:
-        """Whether the field takes its text, whatever code there is."""
+        """Whether the text of the field is valid, whatever the code is."""
         try:
             self._request(without=set(self._keys()) - {key})
         except UsageError:
@@ -283,7 +283,7 @@ def _parameter_field(workload: Workload, parameter: Parameter) -> FormField:
 
 def _outlook(rows: list[RowPlan], budget_s: float) -> tuple[str, bool]:
     """`7 rows, up to 6 candidates in each, about 2.1 s per candidate`, and whether that is too
-    little; rows alone without a machine."""
+    short; only the rows if the machine is unknown."""
     count, cases = len(rows), [len(row.cases) for row in rows]
     text, most, total = units.counted(count, "row"), max(cases, default=0), sum(cases)
     if not most:

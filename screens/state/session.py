@@ -112,8 +112,8 @@ class Session(RunView):
         return report.last_at_s + max(0.0, self.monotonic() - self._heard_at)
 
     def step(self, row: str, places: int) -> str:
-        """The row that many places after `row`, at which all screens look from now on; they follow
-        the race again if it is the one raced now."""
+        """The row `places` after `row`.  All screens show it from now on, or follow the race again
+        if it is the live row."""
         names = self.walk()
         wanted = names[min(max(0, names.index(row) + places), len(names) - 1)]
         is_live = self.going and wanted == self.report.current_row
@@ -122,13 +122,13 @@ class Session(RunView):
 
     @property
     def share(self) -> float | None:
-        """The share of the budget that a run in progress has used."""
+        """The share of the budget that a run in progress has used; None if none is."""
         most_s = self.report.most_s
         return min(1.0, self.elapsed_s / most_s) if self.going and most_s else None
 
     @property
     def exit_code(self) -> int:
-        """Exit code of the program if it ended now."""
+        """The exit code if the program ended now."""
         if self.replay:
             return OK
         if self.failure is not None:

@@ -10,8 +10,8 @@ T = TypeVar("T")
 
 
 async def in_thread(read: Callable[[], T]) -> T:
-    """The result of `read`, for which the end of the program does not wait, as it would with
-    `asyncio.to_thread`: a shared file system may stall."""
+    """The result of `read`.  Unlike with `asyncio.to_thread`, the end of the program does not wait
+    for the thread, since a shared file system may stall."""
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()  # from here on only the thread settles it
 

@@ -17,7 +17,6 @@ from .styles import link
 
 MARGIN = 1  # columns at each side, as in app.tcss
 
-
 PHASE_WORDS = {
     "starting": ("starting", "bold"),
     "running": ("racing", "bold"),
@@ -32,7 +31,7 @@ PHASE_WORDS = {
 
 
 class TopBars(Vertical):
-    """Tabs and machine; below them the state of the run, in parts that change at their own pace."""
+    """Tabs and machine; below them the state of the run, in parts that are redrawn separately."""
 
     def compose(self) -> ComposeResult:
         yield Drawn(id="tabs")
@@ -42,7 +41,7 @@ class TopBars(Vertical):
             yield Drawn(id="clock")
 
     def show(self, session: Session, tabs: Mapping[str, str], current: str) -> None:
-        """`tabs` are the keys by the names of the screens."""
+        """`tabs`: the key of each screen by its name."""
         self.query_one("#tabs", Drawn).show(lambda width: tab_line(tabs, current, session, width))
         full = self.app.size.width - 2 * MARGIN
         gauge, clock = _gauge(session, full), _clock(session, full)
@@ -73,7 +72,6 @@ def tab_line(tabs: Mapping[str, str], current: str, session: Session, width: int
 
 
 def activity_line(session: Session, width: int) -> Content:
-    """State and current activity."""
     state = _state(session)
     room = max(0, width - state.cell_length - 4)
     return Content.assemble(state, "  ", _activity(session).truncate(room, ellipsis=True))
@@ -120,7 +118,7 @@ def _activity(session: Session) -> Content:
     case = run.case_name(report.current_case) if report.current_case else "preparing"
     if report.current_row is None and session.has_model:
         known = report.model is not None or report.code is not None
-        return Content("choosing candidates..." if known else "reading it...")
+        return Content("choosing candidates..." if known else "reading the model or code...")
     if report.current_row is None:
         return Content(f"largest batch: {case}" if report.current_case else "planning...")
     candidate = report.candidates.get(report.current_case or "")
@@ -131,7 +129,6 @@ def _activity(session: Session) -> Content:
 
 
 def _gauge(session: Session, width: int) -> Content:
-    """The share of the budget that is used."""
     share = session.share
     if share is None:
         return Content("")

@@ -15,7 +15,7 @@ from .styles import link
 
 
 class Chips(Drawn, can_focus=True):
-    """Several of its options, or one if `single`; the first stands for an empty value."""
+    """Options of which several, or one if `single`, are ticked; the first is the empty value."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "tick", "Tick"),  # named here, but handled by `on_key`
@@ -38,16 +38,15 @@ class Chips(Drawn, can_focus=True):
 
     @property
     def value(self) -> str:
-        """The ticked options, separated by commas; empty where the first one is ticked."""
+        """The ticked options, separated by commas; empty if the first one is ticked."""
         return ",".join(self._chosen)
 
     @property
     def current(self) -> str:
-        """The option under the cursor."""
         return self._options[self.at]
 
     def offer(self, options: Sequence[str], value: str, *, single: bool) -> None:
-        """Show these options; those of `value` that are none of them stand at the end."""
+        """Show these options, and at the end those of `value` that are not among them."""
         chosen = [each.strip() for each in value.split(",") if each.strip() not in ("", options[0])]
         options = list(dict.fromkeys([*options, *chosen]))
         if options != self._options:
@@ -77,7 +76,7 @@ class Chips(Drawn, can_focus=True):
         return box.stylize(style) if style else box if is_on else box.stylize("dim")
 
     def action_tick(self, number: int | None = None) -> None:
-        """Tick or clear an option; the first one, and the last that is cleared, tick the first."""
+        """Tick or clear an option.  The first clears the others, and is ticked if none is."""
         if number is not None:
             self.focus()
             self.at = number

@@ -14,7 +14,7 @@ Made = Content | Text | Sequence[Content | Text]  # a text, or its lines
 
 
 class Drawn(Static):
-    """Shows what a function makes, which is asked once for each size."""
+    """Shows the text that a function makes; it is called once for each size."""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__("", id=id, classes=classes)
@@ -62,7 +62,7 @@ class Drawn(Static):
         width = self.size.width
         if width == 0:
             return
-        # `render` makes the text of the first picture once, however often it is shown before.
+        # Before the first picture only `render` makes the text, however often this is called.
         if self._drawn is None and getattr(self.app, "is_opening", False):
             self.refresh(layout=self._laid_out is not self._make)
             return

@@ -60,5 +60,4 @@ def _length(binding: Binding) -> int:
 
 
 def key_name(binding: Binding) -> str:
-    """The key as people call it."""
     return binding.key_display or binding.key.replace("escape", "esc")

@@ -1,4 +1,4 @@
-"""Neutral texts as Textual's: the one place where a tone becomes a style."""
+"""Turns the texts of `workbench.export.view` into Textual's, and their tones into styles."""
 
 from collections.abc import Sequence
 from itertools import chain

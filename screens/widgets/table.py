@@ -1,4 +1,4 @@
-"""A table that fits: columns shrink and leave by rank, and only lines that changed are drawn.
+"""A table that fits: columns shrink or go by rank, and only lines that changed are drawn.
 
 Textual's DataTable repaints as a whole and scrolls sideways; over SSH the first costs
 bandwidth, and the second hides the verdict.
@@ -51,8 +51,8 @@ class _Shown:
 
 
 def _nearest(key: str | None, before: Sequence[str], now: Sequence[str]) -> str | None:
-    """The line that gets the cursor of a line that has gone: the nearest one below that is still
-    there, else above, else the first."""
+    """Where the cursor goes when its line has gone: the nearest line below that is still there,
+    else above, else the first."""
     at = before.index(key) if key in before else len(before)
     neighbours = (*before[at:], *reversed(before[:at])) if key in before else ()
     return next((each for each in (*neighbours, *now) if each in now), None)
@@ -103,7 +103,7 @@ class Table(Widget, can_focus=True):
         self.opens = opens
         self._shown = _Shown()
         self._given: Sequence[Line] = ()  # in the order of the page
-        self._sorted, self._backwards = "", False  # key of a column; "": as the page has it
+        self._sorted, self._backwards = "", False  # key of a column; "": the page's order
         self.is_led = True  # by `lead`, until the user moves the cursor
 
     def compose(self) -> ComposeResult:
@@ -112,7 +112,7 @@ class Table(Widget, can_focus=True):
             yield Lines()
 
     def show(self, columns: Sequence[Column], lines: Sequence[Line], empty: Text) -> None:
-        """Draw these lines; `empty` stands there when there are none."""
+        """Draw these lines, or `empty` if there are none."""
         self._given = lines
         if self._sorted:
             lines = sorted_lines(lines, self._sorted, self._backwards)
@@ -137,12 +137,11 @@ class Table(Widget, can_focus=True):
 
     @property
     def is_at_end(self) -> bool:
-        """Whether the cursor is on the last line, in whatever order they stand."""
+        """Whether the cursor is on the last line as shown."""
         return self._keys[-1:] == [self.cursor]
 
     @property
     def _keys(self) -> list[str]:
-        """The keys of the lines in their order."""
         return [line.key for line in self._shown.lines]
 
     def _draw(self) -> None:
@@ -151,7 +150,7 @@ class Table(Widget, can_focus=True):
             self.query_one(Lines).show(self._lines)
 
     def _made(self, room: int) -> list[Content]:
-        """The titles and the lines without a cursor, in so many cells."""
+        """The titles, then the lines without the cursor, `room` cells wide."""
         shown = self._shown
         if not shown.lines:
             return [Content(""), content(shown.empty.truncate(room)).pad_left(len(MARK))]
@@ -179,7 +178,7 @@ class Table(Widget, can_focus=True):
         return width - scrolls - len(MARK)
 
     def _titled(self) -> Sequence[Column]:
-        """The columns; an arrow stands behind the title of the one that the lines are sorted by."""
+        """The columns, with an arrow after the title of the one that sorts the lines."""
         name, arrow = self._sorted, "▼" if self._backwards else "▲"
         return [
             replace(column, title=f"{column.title}{arrow}") if column.key == name else column
@@ -191,7 +190,7 @@ class Table(Widget, can_focus=True):
         return fit(self._titled(), self._shown.lines, self._room(self.size.width))
 
     def sort_by(self, key: str, *, backwards: bool = False) -> None:
-        """Sort by a column; "": as the page has it."""
+        """Sort by a column, or "" for the page's order."""
         self._sorted, self._backwards, shown = key, backwards, self._shown
         self.show(shown.columns, self._given, shown.empty)
         self._reveal()

@@ -264,7 +264,7 @@ def test_a_rank_beyond_the_last_gpu_has_the_first(monkeypatch: pytest.MonkeyPatc
     group, given = groups.RankGroup("cuda:1"), []
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     monkeypatch.setattr(group, "_child", lambda environ: given.append(environ["LOCAL_RANK"]))
-    group._start(2)
+    group._start_children(2)
     assert given == ["1", "0"]
 
 

@@ -1,1 +1,1 @@
-"""A run on many machines, by engines that exist: Slurm, or ssh."""
+"""A run on many machines, started by Slurm or over ssh."""

@@ -1,8 +1,8 @@
-"""Submits the jobs of a plan, and reports what becomes of them.
+"""Submits the jobs of a plan, and reports their states.
 
-All its state is in the folder, so another launcher can go on after it was killed.  It reports what
-a reader would see there (`fleet.reader`).  It needs no lock, since a job that is submitted twice
-runs once (`assets/fleet/run.sh`).
+A launcher knows nothing that is not in the folder, so another one can go on after it was killed.
+It reports what `fleet.reader` sees there, and takes no lock: a job that two launchers submit runs
+once (`assets/fleet/run.sh`).
 """
 
 import errno
@@ -30,7 +30,7 @@ from .reader import decoded, job_node, read_plan
 from .slurm import Slurm
 from .ssh import Ssh
 
-FILES = ("--model", "--inputs", "--scenarios", "--prices")  # options whose files are copied
+FILES = ("--model", "--inputs", "--scenarios", "--prices")  # options whose files travel along
 OWN_CODE = {f"--{kind}" for kind in KINDS}
 
 
@@ -45,10 +45,10 @@ def plan_in(folder: Path) -> FleetPlan | None:
 
 
 def begin(folder: Path, plan: FleetPlan) -> FleetPlan:
-    """Create the folder: copies of the files in options, the scripts, then the plan, which never
-    changes.  Of two launchers only one succeeds.  Own code is found in the current directory."""
+    """Make the folder: copies of the files that the options name, the scripts, then the plan, which
+    never changes.  If two launchers try, one succeeds.  Own code runs in the current folder."""
     arguments, inputs = list(plan.arguments), dict[str, FleetInput]()
-    # Arguments after `--` are for the user's script.
+    # What follows `--` is for the user's script.
     ours = arguments[: arguments.index("--")] if "--" in arguments else plan.arguments
     directory = folder if OWN_CODE.isdisjoint(ours) else Path.cwd()
 
@@ -74,11 +74,11 @@ def begin(folder: Path, plan: FleetPlan) -> FleetPlan:
                 text = script(plan, job, folder, directory)
                 replace(new / JOBS / job.name / records.SCRIPT, os.fsencode(text))
             for name in ("inputs", JOBS):
-                (new / name).rename(folder / name)  # fails if another launcher was faster
+                (new / name).rename(folder / name)  # fails if another launcher was here
             replace(folder / records.PLAN, msgspec.json.encode(plan))
     except OSError as error:
         text = f"--into {folder}: {error.strerror}: {error.filename2 or error.filename}"
-        if error.errno == errno.ENOTEMPTY:  # two launchers at once, or one that was killed
+        if error.errno == errno.ENOTEMPTY:  # two launchers at once, or one that was killed here
             text += "; go on with --into alone, or name another folder if it holds no plan"
         raise UsageError(text) from None
     return plan
@@ -94,7 +94,7 @@ class Launcher:
         self._engine = Ssh(folder, plan) if plan.engine == "ssh" else Slurm(folder, plan)
         self._submitted: dict[str, Submitted] = {}  # by the name of the job
         self._ended: set[str] = set()
-        self._suspects: set[str] = set()  # jobs that only the engine reports as ended
+        self._suspects: set[str] = set()  # jobs that ended, but so far only the engine says so
 
     @property
     def waiting(self) -> dict[str, FleetJob]:
@@ -109,10 +109,10 @@ class Launcher:
         return begun + self._plan.deadline_s - time.time()
 
     def submit(self) -> bool:
-        """Submit each job that was not yet submitted; False if any was refused."""
+        """Submit each job that was not submitted yet; False if any was refused."""
         for job in self._plan.jobs:
             place = self._folder / JOBS / job.name
-            with suppress(Exception):  # a damaged file; a job that is submitted twice runs once
+            with suppress(Exception):  # a damaged file: a job that is submitted twice runs once
                 known = decoded(place / records.SUBMITTED, Submitted)
                 if known.job_id:
                     self._submitted[job.name] = known
@@ -127,7 +127,7 @@ class Launcher:
         return not self._ended
 
     def watch(self, every_s: float) -> None:
-        """Wait until all jobs have ended; cancel the rest at the deadline."""
+        """Return when all jobs have ended; at the deadline cancel the rest."""
         while self.look():
             if self._left_s <= 0:
                 self._stop()
@@ -136,14 +136,14 @@ class Launcher:
             time.sleep(min(every_s, max(0.0, self._left_s)))
 
     def cancel(self) -> bool:
-        """Cancel all jobs that have not ended, and note it for readers; False if some may go on."""
+        """Cancel the jobs that have not ended, and note it in the folder; False if some go on."""
         stopped = self._stop()
         for job in stopped:
             self._note(job, self._submitted[job.name], "CANCELLED")
         return len(stopped) == len(self.waiting)
 
     def _stop(self) -> list[FleetJob]:
-        """Cancel all jobs that have not ended; returns those cancelled, and reports the others."""
+        """Cancel the jobs that have not ended; returns those cancelled, and reports the others."""
         waiting = self.waiting
         for job_id in self._engine.cancel(waiting):
             job = waiting.pop(job_id)
@@ -151,17 +151,17 @@ class Launcher:
         return list(waiting.values())
 
     def look(self) -> bool:
-        """Report every change; returns whether jobs are still waited for."""
+        """Report every change; returns whether jobs are still to be waited for."""
         waiting = self.waiting
         states = self._engine.states(waiting) if waiting else {}
         for job_id, job in waiting.items():
             before, state = self._submitted[job.name], states.get(job_id, "")
             known = before.native_state or ""
-            # A job that the engine forgot keeps its known end; after the deadline it is lost.
+            # A forgotten job keeps the reason for its end; after the deadline it counts as lost.
             forgotten = state == "ENDED" and (known.startswith(records.ENDED) or self._left_s <= 0)
             if not forgotten and state not in ("", known):
                 self._note(job, before, state)
-            # A file on a shared disk may appear late, so the engine must report an end twice.
+            # A file on a shared disk may appear late: the engine's word counts the second time.
             ended = (self._folder / JOBS / job.name / records.EXIT_CODE).exists()
             if not ended and state.startswith(records.ENDED):
                 ended = job.name in self._suspects

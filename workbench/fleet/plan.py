@@ -1,4 +1,4 @@
-"""The plan of a fleet: node types, jobs, scripts, and Kubernetes Jobs."""
+"""The plan of a fleet: node types and jobs, its text, the scripts, and Kubernetes Jobs."""
 
 import re
 import shlex
@@ -17,9 +17,9 @@ from ..records.fleet import FLEET_VERSION, JOBS, FleetJob, FleetPlan, NodeType
 from ..text import units
 
 GIB = 1 << 30
-SPARE_S = 300.0  # in Slurm's time limit, for the time before and after the budget
+SPARE_S = 300.0  # of Slurm's time limit, for starting and for what follows the budget
 LABEL = re.compile(r"[\w./-]{1,300}=[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)
-BEGUN = "begun"  # a script's mark with the time of its plan, since another fleet may use the path
+BEGUN = "begun"  # variable in a script: the start of its fleet, which sets it apart from others
 NEEDED = {
     "slurm": "nodes see the folder of --into and the interpreter under the same paths",
     "ssh": "hosts have the interpreter; one that does not see the folder of --into gets a copy",
@@ -27,7 +27,7 @@ NEEDED = {
 
 
 class Node(msgspec.Struct, frozen=True):
-    """One node in one partition."""
+    """One node as one partition offers it."""
 
     name: str
     cores: int
@@ -36,12 +36,12 @@ class Node(msgspec.Struct, frozen=True):
     gres: tuple[str, ...] = ()
     partition: str | None = None
     state: str = "idle"
-    is_default: bool = False  # the partition is that of jobs that name none
-    forces_sharing: bool = False  # the partition gives no node to one job alone
+    is_default: bool = False  # the partition of a job that names none
+    forces_sharing: bool = False  # the partition gives no job a node of its own
 
 
 def node_types(nodes: Iterable[Node]) -> list[NodeType]:
-    """The nodes grouped by their properties; memory is rounded to GiB, since equal nodes differ."""
+    """Groups of equal nodes; memory is compared in GiB, since equal nodes differ by less."""
     groups: dict[object, list[Node]] = {}
     for node in nodes:
         memory = round(node.memory_bytes / GIB)
@@ -53,7 +53,7 @@ def node_types(nodes: Iterable[Node]) -> list[NodeType]:
         gpus = [entry.partition(":")[2] for entry in first.gres if entry.startswith("gpu:")]
         words = "-".join([first.partition or first.name, f"{first.cores}c", *gpus])
         base = re.sub(r"[^A-Za-z0-9_]+", "-", words[:80]).strip("-")
-        names[base.lower()] += 1  # some file systems ignore case
+        names[base.lower()] += 1  # some file systems do not tell J from j
         number = names[base.lower()]
         name = base if number == 1 else f"{base}.{number}"
         listed = [*first.features], [*first.gres], first.partition, [node.name for node in group]
@@ -73,8 +73,8 @@ def time_limit(budget_s: float) -> float:
 def make_plan(
     nodes: Sequence[Node], request: Request, *, per_type: int, shared: bool, **settings: Any
 ) -> FleetPlan:
-    """A job on each of the first nodes of each type; `settings` are fields of the plan, and
-    `scaling`, the node type of a job over two nodes."""
+    """A plan with a job on each of the first `per_type` nodes of a type.  `settings` are fields of
+    the plan, and `scaling`, the node type of a job over two nodes."""
     engine, types = "slurm" if nodes[0].partition else "ssh", node_types(nodes)
     crowded = {node.partition for node in nodes if shared or node.forces_sharing}
     jobs = [
@@ -101,7 +101,7 @@ def _arguments(plan: FleetPlan, job: FleetJob) -> list[str]:
 
 
 def script(plan: FleetPlan, job: FleetJob, folder: Path, directory: Path) -> str:
-    """The text of `run.sh`; the node's run has `directory` as its current one."""
+    """The text of `run.sh`, which runs in `directory` on the node."""
     variables = {"python": plan.python, "job": folder / JOBS / job.name, "directory": directory}
     variables |= {"nodes": job.nodes, "wheels": plan.wheels and folder / "inputs" / "wheels"}
     variables |= {BEGUN: plan.created_at}
@@ -114,7 +114,7 @@ def script(plan: FleetPlan, job: FleetJob, folder: Path, directory: Path) -> str
 
 
 def plan_lines(plan: FleetPlan) -> Iterator[str]:
-    """The plan in words."""
+    """The plan as people read it."""
     for each in plan.node_types:
         jobs = [job for job in plan.jobs if job.node_type == each.name and job.nodes == 1]
         size = f"{units.counted(each.cores, 'core')}, {units.size(each.memory_bytes)}"
@@ -140,7 +140,7 @@ def plan_lines(plan: FleetPlan) -> Iterator[str]:
 
 
 def kubernetes(image: str, pools: Sequence[str], per_pool: int, request: Request) -> str:
-    """The Jobs as JSON, which is also YAML; a pool is a label of its nodes."""
+    """The Jobs as JSON, which is YAML too; a pool is a label of its nodes."""
     text, jobs = assets.path("fleet/job.json").read_text(), []
     for number, pool in enumerate(pools, start=1):
         if not LABEL.fullmatch(pool):
@@ -149,7 +149,7 @@ def kubernetes(image: str, pools: Sequence[str], per_pool: int, request: Request
         job["metadata"]["name"] = f"workbench-{number}"
         job["spec"] |= {"completions": per_pool, "parallelism": per_pool}
         pod = job["spec"]["template"]["spec"]
-        # The deadline of a Job runs while it waits for nodes, that of a pod only on its node.
+        # The deadline of a Job would count the time in a queue; that of a pod starts on its node.
         pod["activeDeadlineSeconds"] = round(time_limit(request.budget))
         pod["nodeSelector"] = dict([pool.split("=")])
         pod["containers"][0] |= {"image": image, "args": request.arguments("--json")}

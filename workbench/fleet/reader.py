@@ -40,15 +40,15 @@ from ..text.units import clock
 
 NO_VERDICT = "it holds no verdict, and a fleet compares those of `advise`"
 TAIL_BYTES, TAIL_LINES = 4096, 5  # the end of a log
-UNSEEN = ("COMPLETED", "ENDED", "FAILED")  # final states of a job that may not see the folder
+UNSEEN = ("COMPLETED", "ENDED", "FAILED")  # last states of a job that may have seen no folder
 T = TypeVar("T")
 
 
 def read_folder(path: Path, now_s: float, *, alone: bool = False) -> FleetFolder:
-    """Read the folder at `now_s`, seconds since 1970, and, unless `alone`, the fleets in it; the
-    first plan applies to all."""
+    """Read the folder and, unless `alone`, the fleets in it; the first plan counts for all.
+    `now_s`: the present in seconds since 1970."""
     found = FleetFolder()
-    gc.disable()  # a thousand documents make many objects, none of them garbage
+    gc.disable()  # a thousand documents make many objects, and none of them is garbage
     try:
         for at in fleets(path)[: 1 if alone else None]:
             one, inner = _fleet(at, now_s), shown(at.name, 80)
@@ -66,8 +66,7 @@ def read_folder(path: Path, now_s: float, *, alone: bool = False) -> FleetFolder
 def _without_copies(
     jobs: list[FleetNode], files: list[FleetNode], flaws: list[Warning]
 ) -> Iterator[FleetNode]:
-    """The files that count: the most complete one of each run that is not from a job.  `flaws` gets
-    a warning for each other one."""
+    """The most complete file of each run that no job holds; the others are noted in `flaws`."""
     kept = {_run_key(job): job for job in jobs}
     for node in sorted(files, key=_completeness, reverse=True):
         kept.setdefault(_run_key(node), node)
@@ -80,8 +79,7 @@ def _without_copies(
 
 
 def _run_key(node: FleetNode) -> object:
-    """A key that is equal for copies of one run; the id is not enough, since runs of two machines
-    may start in the same second."""
+    """Equal for copies of one run only; two runs that start in the same second share an id."""
     run = node.run
     return node.name if run is None else (run.id, run.started_at, run.hostname)
 
@@ -92,7 +90,7 @@ def _completeness(node: FleetNode) -> tuple[bool, int]:
 
 
 def _fleet(path: Path, now_s: float) -> FleetFolder:
-    """The state of every job, and another node for every other document in the folder."""
+    """The state of every job, and one more machine for every other document in the folder."""
     plan = None
     flaws: list[Warning] = []
     jobs: dict[str, fleet.FleetJob] = {}
@@ -117,12 +115,12 @@ def _fleet(path: Path, now_s: float) -> FleetFolder:
 
 
 def decoded(path: Path, kind: type[T]) -> T:
-    """The structure in a JSON file; `recordings.why` describes its errors."""
+    """The structure in a JSON file; `recordings.why` explains its errors."""
     return msgspec.json.decode(printable_json(whole(path, run_files.MOST_BYTES)), type=kind)
 
 
 def read_plan(folder: Path) -> fleet.FleetPlan:
-    """The plan in the folder; `recordings.why` describes its errors."""
+    """The plan in the folder; `recordings.why` explains its errors."""
     plan = decoded(folder / fleet.PLAN, fleet.FleetPlan)
     if plan.fleet_version != fleet.FLEET_VERSION:
         raise JournalError(f"it has version {plan.fleet_version}, not this program's")
@@ -142,7 +140,7 @@ def _unusable(name: str, error: Exception, remedy: str) -> Warning:
 def job_node(
     folder: Path, plan: fleet.FleetPlan | None, job: fleet.FleetJob, now_s: float
 ) -> FleetNode:
-    """The state of a job, for launcher and readers alike."""
+    """The state of a job, the same for launchers and readers."""
     at, flaw, submitted = folder / fleet.JOBS / job.name, "", None
     node = FleetNode(shown(job.name), shown(job.node_type, 80), shown(job.node, 80), "")
     for name in (fleet.SUBMITTED, fleet.DOCUMENT, fleet.JOURNAL):
@@ -157,7 +155,7 @@ def job_node(
                         reason = Reason("unusable", flaw) if flaw else node.reason
                         return replace(node, reason=reason, log=log)
             except Exception as error:
-                if name != fleet.JOURNAL:  # a journal may have just begun
+                if name != fleet.JOURNAL:  # it may have just begun
                     flaw = flaw or shown(f"{name} is not usable: {why(error)}")
     state, text = _state(at, submitted, plan, now_s)
     if state == "pending" and (node.run is not None or os.path.lexists(at / fleet.LOG)):
@@ -171,7 +169,7 @@ def job_node(
 def _state(
     at: Path, submitted: fleet.Submitted | None, plan: fleet.FleetPlan | None, now_s: float
 ) -> tuple[str, str]:
-    """The state of a job without a document, by the engine and the clock, and why."""
+    """The state of a job without a document, as far as the engine and the clock know."""
     word = shown(submitted.native_state or "", 80) if submitted else ""
     engine = f"; its last state was {word}" if word else ""
     if os.path.lexists(at / fleet.EXIT_CODE):
@@ -229,7 +227,7 @@ _measurement = msgspec.json.Decoder(Measurement).decode
 
 
 def _ran(node: FleetNode, file: Path, submitted: fleet.Submitted | None) -> FleetNode:
-    """The node with a document or journal; `recordings.why` describes errors."""
+    """The node with a document or journal; `recordings.why` explains its errors."""
     run = _run(file)
     asked, began = _moment(submitted.at if submitted else ""), _moment(run.started_at)
     state, reason = "partial", None if run.status == "done" else f"the run there is {run.status}"
@@ -281,7 +279,7 @@ def _scaled(measured: Measurement) -> ScaledCase:
 
 
 def _described(machine: Machine) -> str:
-    """`AMD EPYC, 8 cores, NVIDIA H200 x 2, 32 GiB`, which is equal for equal machines."""
+    """`AMD EPYC, 8 cores, NVIDIA H200 x 2, 32 GiB`: equal for equal machines."""
     counted_names = {name: len(devices) for name, devices in devices_by_name(machine).items()}
     parts = [f"{name} x {n}" if n > 1 else name for name, n in counted_names.items()]
     gib = machine.memory.total_bytes / 2**30  # equal machines differ by some MiB
@@ -289,7 +287,7 @@ def _described(machine: Machine) -> str:
 
 
 def _answer(verdict: Verdict, raw: msgspec.Raw | None) -> NodeAnswer:
-    """The answer with the value of its pick, as in `whatif.seconds_of`."""
+    """The answer with the value of its pick, as `whatif.seconds_of` defines it."""
     objective, picked = verdict.objective, None if raw is None else _measurement(raw)
     summary = msgspec.structs.asdict(summary_of(verdict, picked.case if picked else None))
     summary |= {"scenario": shown(verdict.scenario, 80), "objective": shown(objective, 80)}
@@ -297,7 +295,7 @@ def _answer(verdict: Verdict, raw: msgspec.Raw | None) -> NodeAnswer:
         text = shown(next(iter(verdict.reasons), "no pick there"), 200)
         return NodeAnswer(**summary, uncompared=Reason("no_pick", text))
     work, case, value, interval, reason = picked.work, picked.case, None, None, None
-    if case.workload == MODEL_WORKLOAD:  # the hash identifies it, and names of copies may differ
+    if case.workload == MODEL_WORKLOAD:  # its hash says which, and a copy may have another name
         case = dataclasses.replace(case, params={})
     if objective not in TIMED:
         reason = Reason("objective", "only times are compared between machines")

@@ -1,8 +1,8 @@
 """Nodes and jobs of a fleet under Slurm: `sinfo` lists the nodes, psij-python submits the jobs, and
-`squeue` gives their states.
+`squeue` knows their states.
 
-psij-python's own states are not used: an unknown reason fails all jobs, and a restarted launcher
-would have to attach to each of them.
+psij-python's own states are not used: a reason that it does not know fails all jobs, and a launcher
+that is started again would have to attach to each of them.
 """
 
 import os
@@ -18,10 +18,11 @@ from ..records.fleet import FleetJob, FleetPlan
 from ..text.sanitize import shown
 from .plan import Node, time_limit
 
-# Name, partition, whether it is up, default (*), sharing, state, CPUs, MB, GRES, features.
+# Name, partition, availability, partition (* if it is the default), sharing, state, CPUs, MB, GRES,
+# features.
 SINFO = ("sinfo", "--noheader", "--Node", "--format", "%N|%R|%a|%P|%h|%T|%c|%m|%G|%f")
-USABLE = re.compile(r"(idle|mixed|allocated|completing|planned)[~#!%$@^+-]*")  # "*": no response
-INHERITED = ("SLURM_", "SBATCH_", "PMIX_")  # variables of a job in which the launcher may run
+USABLE = re.compile(r"(idle|mixed|allocated|completing|planned)[~#!%$@^+-]*")  # *: no answer
+INHERITED = ("SLURM_", "SBATCH_", "PMIX_")  # from the job whose shell starts the fleet
 NEVER_S = 10**6
 SQUEUE = ("squeue", "--noheader", "--me", "--states=all", "--format=%i|%T|%r")
 
@@ -84,8 +85,8 @@ class Slurm:
             raise UsageError("squeue was not found: run this where Slurm's commands are")
         for name in [each for each in os.environ if each.startswith(INHERITED)]:
             if name != "SLURM_CONF":
-                del os.environ[name]  # sbatch passes it on
-        os.environ["SBATCH_NO_REQUEUE"] = "1"  # psij-python lacks --no-requeue
+                del os.environ[name]  # sbatch hands it on
+        os.environ["SBATCH_NO_REQUEUE"] = "1"  # psij-python has no option for --no-requeue
         self._types = {each.name: each for each in plan.node_types}
         self._limit = timedelta(seconds=time_limit(plan.budget_s))
         config = SlurmExecutorConfig(None, folder / "psij", NEVER_S, NEVER_S)
@@ -98,7 +99,7 @@ class Slurm:
         custom: dict[str, object] = {"slurm.nodelist": job.node}
         custom["slurm.job-name"] = f"workbench-{job.name}"
         if job.exclusive:
-            custom["slurm.mem"] = "0"  # all memory, which --exclusive does not imply
+            custom["slurm.mem"] = "0"  # all of it, which --exclusive does not grant
         if gpus := [entry for entry in node.gres if entry.startswith("gpu")]:
             custom["slurm.gres"] = ",".join(gpus)
         cores = None if job.exclusive else node.cores
@@ -113,10 +114,10 @@ class Slurm:
         return str(submitted.native_id)
 
     def states(self, jobs: Mapping[str, FleetJob]) -> dict[str, str]:
-        """Slurm's state for each job by its id; ENDED if Slurm has forgotten it."""
+        """Slurm's state of each job by its id; ENDED if Slurm has forgotten it."""
         done = subprocess.run(SQUEUE, capture_output=True, text=True, errors="replace")
         if done.returncode:
-            return {}  # Slurm does not answer at the moment
+            return {}  # it does not answer now
         found = dict.fromkeys(jobs, "ENDED")
         for line in done.stdout.splitlines():
             job_id, _, rest = line.strip().partition("|")
@@ -126,6 +127,6 @@ class Slurm:
         return found
 
     def cancel(self, jobs: Mapping[str, FleetJob]) -> list[str]:
-        """Cancel them; returns the ids of those that may still run."""
+        """Cancel the jobs; returns the ids of those that may still run."""
         done = subprocess.run(["scancel", "--quiet", *jobs], capture_output=True)
         return list(jobs) if done.returncode else []

@@ -1,7 +1,7 @@
-"""Runs the jobs of a fleet over plain ssh, one process for each request.
+"""Runs the jobs of a fleet over plain ssh, one process for each question.
 
-A host that does not see the folder gets a copy of the job's files at the same path, and its results
-are fetched from there.
+A host that does not see the folder gets a copy of the job's files at the same path, and what it
+writes there is fetched.
 """
 
 import shlex
@@ -22,22 +22,22 @@ from .plan import BEGUN, Node
 
 OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")  # a password prompt is an error
 ANSWER_S, SLOWEST = 60.0, 1e6  # seconds, and bytes per second
-# A job's files, the last written first: if its exit code can be read, the others are complete.
+# The files of a job, the last one first: where its exit code can be read, the others are whole.
 FETCHED = (records.EXIT_CODE, records.DOCUMENT, records.JOURNAL, records.DOCTOR, records.LOG)
-# For each file its size on a line, empty if it does not exist, then that many bytes.
+# Prints the size of each file on a line, empty if it is missing, then its contents.
 FETCH = f"""[ ! -e {SUBMITTED} ] && for name in {" ".join(FETCHED)}; do
 size=$(wc -c <$name); echo $size; head -c ${{size:-0}} $name; done 2>/dev/null; true"""
 PROBE = (  # cores, memory, processor (a line without a name on ARM), and a line for each GPU
     "nproc --all",
     "sed -n 's/^MemTotal: *//p' /proc/meminfo",
     """echo "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)\"""",
-    # Without a driver it prints an error instead of names.
+    # Without a driver it prints its failure where the names would stand.
     'gpus=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null) && echo "$gpus"; true',
 )
 
 
 def ssh_nodes(hosts: str | None, file: str | None) -> list[Node]:
-    """The hosts of the options as they describe themselves; UsageError if one does not."""
+    """The hosts of the options as they describe themselves; UsageError names one that cannot."""
     names: object = (hosts or "").split(",")
     if file is not None:
         try:
@@ -53,7 +53,7 @@ def ssh_nodes(hosts: str | None, file: str | None) -> list[Node]:
 
 
 def parse_probe(host: str, text: str) -> Node:
-    """The node from the output of PROBE."""
+    """The node that the output of PROBE describes."""
     lines = text.splitlines()
     try:
         cores, memory = int(lines[0]), int(lines[1].split()[0]) << 10
@@ -66,7 +66,7 @@ def parse_probe(host: str, text: str) -> Node:
 
 
 def ask(host: str, command: str, stdin: bytes = b"") -> bytes:
-    """The output of `command` on the host; UsageError if there is none."""
+    """The output of `command` on the host; UsageError says why there is none."""
     within_s = ANSWER_S + len(stdin) / SLOWEST
     whole = ["ssh", *OPTIONS, "--", host, command]
     try:
@@ -83,7 +83,7 @@ def ask(host: str, command: str, stdin: bytes = b"") -> bytes:
 
 
 class Ssh:
-    """The engine of `--hosts`; the id of a job is PROCESS@HOST."""
+    """The engine of `--hosts`; the id of a job is `PID@HOST`."""
 
     def __init__(self, folder: Path, plan: FleetPlan) -> None:
         self._folder = folder
@@ -91,7 +91,7 @@ class Ssh:
 
     def submit(self, job: FleetJob, script: Path) -> str:
         """Start the script in a session of its own, which outlives the connection."""
-        names = "inputs", str(script.relative_to(self._folder))  # the script comes last
+        names = "inputs", str(script.relative_to(self._folder))  # the script, once all is there
         packed = subprocess.run(["tar", "-cC", self._folder, *names], capture_output=True).stdout
         place, file = shlex.quote(str(self._folder)), shlex.quote(str(script))
         bring = f"[ -e {file} ] || {{ mkdir -p {place} && tar -xC {place}; }} || exit"
@@ -102,7 +102,7 @@ class Ssh:
         return f"{process.strip()}@{job.node}"  # two hosts may give the same number
 
     def states(self, jobs: Mapping[str, FleetJob]) -> dict[str, str]:
-        """RUNNING or ENDED for each job by its id, except jobs of hosts that do not answer."""
+        """RUNNING or ENDED for each job by its id, without jobs of hosts that do not answer now."""
         found = {}
         for job_id, job in jobs.items():
             with suppress(UsageError, ValueError):
@@ -113,9 +113,10 @@ class Ssh:
         return found
 
     def _fetch(self, job: FleetJob) -> None:
-        """Copy the job's files, unless the host sees our note in the folder, and so shares it.
+        """Copy what the job has written, unless the host sees our folder, and so SUBMITTED in it.
 
-        To check for the host's files here would not work: a network file system may show them late.
+        To look for the job's files here would not do: a network file system may hide them for a
+        minute.
         """
         place, found = self._folder / JOBS / job.name, dict[str, bytes]()
         rest = ask(job.node, f"cd {shlex.quote(str(place))} && {FETCH}")
@@ -125,12 +126,12 @@ class Ssh:
                 content, rest = rest[: int(size)], rest[int(size) :]
                 if int(size) <= MOST_BYTES:
                     found[name] = content
-        with suppress(OSError):  # the rest, with the exit code, follows at the next check
+        with suppress(OSError):  # what fails is fetched again, as the exit code comes last
             for name in reversed(found):
                 replace(place / name, found[name])
 
     def cancel(self, jobs: Mapping[str, FleetJob]) -> list[str]:
-        """Cancel them; returns the ids of those that may still run."""
+        """Cancel the jobs; returns the ids of those that may still run."""
         left = []
         for job_id, job in jobs.items():
             try:
@@ -141,5 +142,5 @@ class Ssh:
 
 
 def _process(job_id: str) -> int:
-    """The process id on the host; ValueError if it is none."""
+    """The process id on the host; ValueError if there is none."""
     return int(job_id.partition("@")[0])

@@ -9,7 +9,7 @@ class Command(Backend):
     own_environment = True
 
     def version(self) -> str:
-        return ""  # what a command runs has no version that is known here
+        return ""  # the version of a command's program is unknown
 
 
 BACKEND = Command()

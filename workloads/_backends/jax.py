@@ -31,12 +31,12 @@ class Jax(Backend):
 def device_named(name: str) -> Any:
     """The JAX device of a case; the test device `fake:N` computes on the CPU."""
     if kind_of(name).on_host:
-        jax.config.update("jax_platforms", "cpu")  # it would open GPUs and TPUs as well
+        jax.config.update("jax_platforms", "cpu")  # JAX would open GPUs and TPUs as well
         return jax.devices("cpu")[0]
     kind, _, number = name.partition(":")
-    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # it would take most of the memory
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # XLA would take most of the memory
     for option in ("jax_cuda_visible_devices", "jax_rocm_visible_devices"):
-        jax.config.update(option, number)  # it would open every GPU
+        jax.config.update(option, number)  # JAX would open every GPU
     try:
         if kind == "tpu":
             return next(d for d in jax.local_devices(backend="tpu") if d.id == int(number))

@@ -14,7 +14,7 @@ class Keras(Torch):
     oldest, newest = "3.5", "3.15"
 
     def version(self) -> str:
-        # Neither the settings of the user nor, on a CPU, the first GPU.
+        # Keras would read the user's settings, and take the first GPU for candidates of the CPU.
         os.environ.update(KERAS_BACKEND="torch", KERAS_HOME=os.devnull, KERAS_TORCH_DEVICE="cpu")
         return super().version()
 

@@ -18,10 +18,10 @@ class TensorFlow(Backend):
     threads_fixed_at_import = True
 
     def version(self) -> str:
-        os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"  # it would take the whole card
+        os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"  # TensorFlow would take the whole card
         os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
         os.environ.update(KERAS_BACKEND="tensorflow", KERAS_HOME=os.devnull)
-        found = super().version()  # first: without it Keras is not what is missing
+        found = super().version()  # first, since a missing TensorFlow would be an error of Keras
         import keras  # noqa: F401
 
         return found
@@ -40,7 +40,7 @@ def use(device: str) -> None:
         raise WorkloadError(f"TensorFlow finds no device {device}", code="no_device", hint=hint)
     try:
         tf.config.set_visible_devices(gpus[number], "GPU")
-    except RuntimeError:  # `scaling` has opened them all, and they keep their numbers
+    except RuntimeError:  # `scaling` has opened all GPUs, which keep their numbers
         tf.device(f"GPU:{number}").__enter__()  # for the life of this worker
     tf.config.experimental.enable_tensor_float_32_execution(False)
 

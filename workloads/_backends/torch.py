@@ -23,19 +23,19 @@ class Torch(Backend):
         return [_described(kind, n) for kind, count in counts.items() for n in range(count)]
 
     def start(self, device: str) -> None:
-        """Open CUDA, and load cuBLAS, or what another GPU has in their place."""
+        """Open CUDA and load cuBLAS, or their counterparts for another GPU."""
         library, which = library_of(device), [device]
         if device.startswith("mps"):
-            which = []  # there is one
+            which = []  # there is only one
         else:
-            library.init()  # it says why CUDA cannot be used
+            library.init()  # its error says why CUDA cannot be used
             library.set_device(device)  # or code that uses the current device would open GPU 0
         few = torch.ones(8, 8, device=device)
         few @ few
         library.synchronize(*which)
 
     def load_rest(self, device: str) -> None:
-        with suppress(RuntimeError):  # without cuDNN the rest still works
+        with suppress(RuntimeError):  # without cuDNN other cases still work
             picture, kernel = torch.ones(1, 3, 8, 8), torch.ones(4, 3, 3, 3)
             torch.nn.functional.conv2d(picture.to(device), kernel.to(device)).cpu()
 
@@ -59,7 +59,7 @@ class Torch(Backend):
         """NVTX, which NVIDIA Nsight Systems shows."""
         if not torch.version.cuda:
             return nullcontext()
-        nvtx: AbstractContextManager[Any] = torch.cuda.nvtx.range("{}", name)  # it formats
+        nvtx: AbstractContextManager[Any] = torch.cuda.nvtx.range("{}", name)  # takes a format
         return nvtx
 
 
@@ -69,7 +69,7 @@ def library_of(device: str) -> Any:
 
 
 def _described(kind: str, ordinal: int) -> dict[str, Any]:
-    """The fields of a `Gpu`; only CUDA's compute capabilities mean what their limits suppose."""
+    """The fields of a `Gpu`; compute capabilities only for CUDA, since limits refer to those."""
     found: dict[str, Any] = {"device": f"{kind}:{ordinal}"}
     if kind == "mps":
         memory = torch.mps.recommended_max_memory()

@@ -28,15 +28,15 @@ from workbench.worker.libraries import torch
 
 from .rank import JOIN_S
 
-CAUSE_S = 2.0  # from an error that a dead rank causes to the news of its death
-GOODBYE_S = 0.5  # a worker that ends has one second
+CAUSE_S = 2.0  # from an error that a dead rank causes to the report of its death
+GOODBYE_S = 0.5  # for ranks to end, since a worker that ends has one second in all
 
 
 class Rank:
     """One rank as the worker sees it."""
 
     def __init__(self, child: LineProcess | None = None) -> None:
-        self.child = child  # None where a launcher started it
+        self.child = child  # None if a launcher started it
         self.channel: LineChannel | None = child
         self.host, self.cpus = "", frozenset[int]()
 
@@ -59,9 +59,9 @@ class RankGroup:
         """Start or await the ranks and join them; WorkloadError if that fails."""
         try:
             if self.launch is None:
-                self._start(size)
+                self._start_children(size)
             else:
-                self._call(self.launch)
+                self._await_launched(self.launch)
             backend = "gloo" if kind_of(self.device).on_host else "nccl"
             self.ask(self.ranks, op="join", backend=backend)
         except WorkloadError as error:
@@ -70,9 +70,9 @@ class RankGroup:
             self.end()
             raise
 
-    def _start(self, size: int) -> None:
-        """Children of this process: they are frozen and killed with its group."""
-        # Served by this process, as torchrun's agent does it: a free port without a race.
+    def _start_children(self, size: int) -> None:
+        """Start children of this process, which are frozen and killed with its group."""
+        # This process serves the store, as torchrun's agent does, so it can choose a free port.
         store = torch.distributed.TCPStore
         self._store = store("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         environment = {
@@ -86,14 +86,14 @@ class RankGroup:
             environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
         first = int(self.device.partition(":")[2] or 0)
         on_host = kind_of(self.device).on_host
-        count = size if on_host else max(1, torch.cuda.device_count())  # they begin again at GPU 0
+        count = size if on_host else max(1, torch.cuda.device_count())  # then GPU 0 follows
         for rank in range(size):
             local = {"RANK": str(rank), "LOCAL_RANK": str((first + rank) % count)}
             self._child({**environment, **local})
         self._hear_hellos()
 
-    def _call(self, launch: LaunchedRank) -> None:
-        """Rank 0 as a child; the others, which a launcher started, come by TCP."""
+    def _await_launched(self, launch: LaunchedRank) -> None:
+        """Start rank 0 as a child; the others, which a launcher started, connect by TCP."""
         everywhere = socket.has_dualstack_ipv6()
         listener = socket.create_server(
             ("", 0),
@@ -107,7 +107,7 @@ class RankGroup:
             self._child(given, json.dumps(address))
             self._hear_hellos()
             self.ranks += [Rank() for _ in range(1, launch.size)]
-            # Into the log, which the engine quotes if it loses patience first.
+            # In the log, which the engine quotes if its deadline comes first.
             sys.stderr.write(f"waiting for {launch.size - 1} more ranks\n")
             sys.stderr.flush()
             until = time.monotonic() + JOIN_S
@@ -199,7 +199,7 @@ class RankGroup:
             try:
                 with suppress(BlockingIOError):
                     for line in rank.channel.receive():
-                        with suppress(ValueError):  # a rank may die in the middle of one
+                        with suppress(ValueError):  # a rank may die in the middle of a line
                             yield rank, json.loads(line)
             except EOFError:
                 raise self._died(rank) from None
@@ -250,7 +250,7 @@ class RankGroup:
 
 
 _groups: list[RankGroup] = []
-_held: list[LineChannel] = []  # to ranks of a launcher, open until this process ends
+_held: list[LineChannel] = []  # channels to ranks of a launcher, open until this process ends
 
 
 def enter(size: int, device: str) -> RankGroup:

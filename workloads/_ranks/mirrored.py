@@ -67,7 +67,7 @@ class Mirrored(Task):
         return [distribute(lambda context, part=part: on(context, part)) for part in self.hosted]
 
     def reset(self) -> None:
-        """Begin anew with the initial weights."""
+        """Restore the initial weights."""
         for weight, value in zip(self.weights, self.initial, strict=True):
             weight.assign(value)
 
@@ -112,5 +112,5 @@ def logical_devices(case: Case, most: int) -> list[str]:
         hint = "omit --set world=..., or run scaling without other workloads"
         raise WorkloadError(text, code="no_device", hint=hint)
     chosen = 0 if kind == "CPU" else int(case.device.partition(":")[2])
-    first = chosen if len(names) == len(found) else 0  # alone it is GPU:0
+    first = chosen if len(names) == len(found) else 0  # the only visible GPU is GPU:0
     return [names[(first + number) % len(names)] for number in range(world)]

@@ -22,12 +22,12 @@ from workbench.worker.serve import answer
 
 JOIN_S = 300.0  # time for all ranks to meet, as in torch's own store
 PATIENCE = timedelta(days=1)  # time limit of a collective: a frozen group must not exceed it
-ORPHANED_S = 2.0  # after the worker's end, before a rank that hangs in a collective is ended
+ORPHANED_S = 2.0  # from the worker's end until a rank that hangs in a collective is ended
 ADDRESS = "workbench/address"  # key of the worker's address in torch's store
 
 
 class Follower:
-    """Carries out orders; each public method is one."""
+    """Carries out orders; each public method is one order."""
 
     def __init__(self, store: Any, rank: int, size: int) -> None:
         self.store, self.rank, self.size = store, rank, size
@@ -50,7 +50,8 @@ class Follower:
     def open(
         self, case: dict[str, Any], world: int, threads: list[int], seed: int
     ) -> dict[str, float] | None:
-        """Prepare this rank's part in a case; seconds of its phases, None if it has no part."""
+        """Prepare this rank's part in a case; returns the seconds of its phases, None without a
+        part."""
         from .replica import Replica  # torch is loaded now: see `libraries`
 
         # Collective: ranks without a part must call it too.
@@ -94,7 +95,7 @@ def main(arguments: list[str]) -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the engine handles Ctrl-C
     bind_near(f"cuda:{os.environ.get('LOCAL_RANK')}")  # rank 0's worker may be near another GPU
-    os.environ["TORCH_NCCL_ENABLE_MONITORING"] = "0"  # it would take a frozen rank for a hung one
+    os.environ["TORCH_NCCL_ENABLE_MONITORING"] = "0"  # torch would end a frozen rank as a hung one
     from torch.distributed.rendezvous import rendezvous
 
     limit = timedelta(seconds=JOIN_S)
@@ -121,7 +122,7 @@ def main(arguments: list[str]) -> None:
 
 def _serve(channel: socket.socket, follower: Follower) -> bool:
     """Carry out orders until the worker is gone; True if it dismissed this rank."""
-    with suppress(ConnectionResetError):  # it was killed with lines of ours unread
+    with suppress(ConnectionResetError):  # the worker was killed before it read our lines
         for line in channel.makefile("rb"):
             order = json.loads(line)
             name = order["op"]
@@ -145,5 +146,5 @@ def _end_with(*channels: socket.socket) -> None:
     for channel in channels:
         poller.register(channel, getattr(select, "POLLRDHUP", 0) | select.POLLHUP)
     poller.poll()
-    time.sleep(ORPHANED_S)  # usually it ends by itself
+    time.sleep(ORPHANED_S)  # usually the process ends by itself
     os._exit(DESERTED)

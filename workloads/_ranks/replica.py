@@ -33,7 +33,7 @@ def sizes_of(case: Case) -> tuple[int, ...]:
 
 
 class Replica(TrainingTask):
-    """One rank's copy of the network and its share of the batch, or all of it without a group."""
+    """One rank's copy of the network and its share of the batch (all of it without a group)."""
 
     def __init__(self, case: Case, setup: Setup, rank: int = 0, group: Any = None) -> None:
         super().__init__(case)
@@ -66,7 +66,7 @@ class Replica(TrainingTask):
             self.step()
 
     def reset(self) -> None:
-        """Begin anew with the initial weights."""
+        """Restore the initial weights."""
         self.network.load_state_dict(module(self.layers).state_dict())
         self.finish()
 
@@ -111,7 +111,7 @@ def drawn(case: Case, seed: int) -> tuple[Any, Any]:
 
 
 def checked(case: Case) -> int:
-    """The number of samples to check of each rank's share, from its first on."""
+    """The number of samples to check in each rank's share, from its first on."""
     world = world_of(case)
     return min((case.batch or 1) // world, max(1, CHECKED // world))
 

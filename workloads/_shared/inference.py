@@ -26,7 +26,7 @@ VARIANTS = (
     *(Variant("cpu", "onnxruntime", "int8", method) for method in ("dynamic", "static")),
     Variant("cpu", "openvino", "fp32"),
     Variant("cpu", "openvino", "bf16"),
-    Variant("cpu", "openvino", "bf16", mode="auto"),  # what users get who choose nothing
+    Variant("cpu", "openvino", "bf16", mode="auto"),  # OpenVINO's default
     Variant("cpu", "openvino", "int8", "static"),
     *(Variant("cpu", "torch", "fp32", mode=mode) for mode in (None, "compile")),
     # The most promising come first, those that take longest to prepare last.
@@ -55,8 +55,8 @@ CHECKED = 128  # most samples of a check
 
 
 def input_bytes(case: Case, of_each: float, count: int) -> tuple[float, float]:
-    """Bytes of `count` inputs on the device of a case; and, for a GPU, which holds one at a time,
-    in main memory, where torch makes page-locked copies."""
+    """Bytes of `count` inputs on the device of a case, and in main memory for a GPU, which holds
+    one at a time: there torch makes page-locked copies."""
     if case.device_kind == "gpu":
         return of_each, 2 * count * of_each
     return count * of_each, 0.0
@@ -72,7 +72,7 @@ def prepare(
 ) -> "InferenceTask":
     """A task that answers `inputs` in turn; only static INT8 uses `calibration`.
 
-    The check compares at most `checked` samples, from as many inputs as it can.
+    The check compares at most `checked` samples, spread over as many inputs as possible.
     """
     kinds = {"torch": TorchInference, "jax": JaxInference}
     task: InferenceTask = kinds.get(case.backend, OnnxInference)(case)

@@ -70,7 +70,7 @@ class Gelu:
 
 @dataclass(frozen=True)
 class Residual:
-    """The input and what the layers make of it, added."""
+    """The sum of the input and the layers' output for it."""
 
     layers: "list[Layer]"
 
@@ -133,7 +133,7 @@ _latest: dict[bytes, Any] = {}  # by a digest of network and inputs: one entry a
 
 
 def exact_answers(layers: Sequence[Layer], inputs: Any) -> Any:
-    """`forward`, kept for the other candidates of a row, which have the same answers."""
+    """`forward`, cached for the other candidates of a row."""
     content = hashlib.blake2b(pickle.dumps((layers, inputs))).digest()
     if content not in _latest:
         _latest.clear()

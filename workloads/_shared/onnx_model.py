@@ -56,7 +56,8 @@ class GraphBuilder:
     ) -> bytes:
         """The serialised model; its output is the result of the last node.
 
-        `element` is the input's type by its name in ONNX, `domains` are operator sets of others.
+        `element` is the input's type by its name in ONNX, `domains` are further operator sets with
+        their versions.
         """
         size = sum(len(weight.raw_data) for weight in self.weights)
         if size > LARGEST_MODEL:

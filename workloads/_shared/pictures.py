@@ -31,7 +31,7 @@ SENSOR_NOISE = 3.0  # grey levels
 FORMATS = ("jpeg", "png")
 # "Going Deeper with Convolutions" (Szegedy et al., CVPR 2015): shares of the area, aspect ratios.
 AREAS, ASPECTS, TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10
-DECODED = 16  # files that are decoded beforehand
+DECODED = 16  # files of a folder that are decoded beforehand, to find a wrong folder early
 
 
 def photograph(rng: Any, width: int, height: int) -> Any:
@@ -59,7 +59,7 @@ def photograph(rng: Any, width: int, height: int) -> Any:
 
 @lru_cache(maxsize=1)  # shared by the candidates of one worker
 def encoded(count: int, kind: str, seed: int) -> tuple[bytes, ...]:
-    """`count` photographs of different sizes and both orientations, as jpeg or png files."""
+    """`count` photographs of different sizes and both orientations, in one of FORMATS."""
     rng = np.random.default_rng(seed)
     files = []
     for _ in range(count):

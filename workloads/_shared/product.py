@@ -17,7 +17,7 @@ from workbench.worker.libraries import jax, np, torch
 from .jax_task import JaxTask
 from .torch_task import TorchTask, arithmetic, dtype_of, time_to_host, to_device
 
-PRODUCT_BYTES = {"fp8": 2, "int8": 4}  # where they are not those of its factors: BF16, 32-bit sums
+PRODUCT_BYTES = {"fp8": 2, "int8": 4}  # where the product is wider: BF16, 32-bit sums
 # Several times the measured error, which includes rounding of the inputs; far below a wrong one.
 LIMITS = {
     "fp64": 1e-12,
@@ -70,10 +70,10 @@ class MatrixProduct(Workload):
         held = float(inputs * size + outputs * PRODUCT_BYTES.get(case.precision, size))
         flops = 2.0 * batch * m * n * k
         work = Work(flops, held, batch, "products", held, transfers="setup")
-        wide = max(size, 4)  # bytes of a number as it is drawn
+        wide = max(size, 4)  # bytes of a drawn number
         if case.device_kind == "gpu":
             return replace(work, host_bytes=held + inputs * wide)
-        drawn = max(inputs, outputs) * wide  # later the product of JAX's check
+        drawn = max(inputs, outputs) * wide  # or, later, the product that JAX checks
         probe = batch * (k + 2 * m) * PROJECTIONS * 8
         largest = 8 * max(m * k, k * n, m * n)
         block = largest if batch > 1 else min(largest, BLOCK_BYTES)
@@ -172,7 +172,7 @@ def project(matrix: Any, vectors: Any) -> Any:
 
 
 def _in_float64(block: Any) -> Any:
-    """An array from one of NumPy, or from a tensor, whose type NumPy may not have."""
+    """An array from a NumPy array, or from a tensor, whose type NumPy may lack."""
     is_array = isinstance(block, np.ndarray)
     return block.astype(np.float64) if is_array else block.double().numpy()
 
@@ -194,7 +194,7 @@ class NumpyProduct(Task):
 
 
 class JaxProduct(JaxTask):
-    """The product in JAX, which allocates each anew."""
+    """The product in JAX, which allocates each result anew."""
 
     def __init__(self, case: Case, setup: Setup, probe: Probe, a: Any, b: Any) -> None:
         super().__init__(case)

@@ -19,8 +19,8 @@ KERNEL_TIME = "_kernel_time"  # ends the name of an event: the run of a node's k
 def by_torch(task: Any, steps: int) -> Profile:
     """Profile `steps` of a `TorchTask` with torch.profiler, as one range named like the case.
 
-    Operators are torch's on a CPU, and kernels with copies on a GPU.  WorkloadError "no_profiler"
-    where the profiler saw nothing on the GPU.
+    Operators are torch's on a CPU, kernels and copies on a GPU.  WorkloadError "no_profiler" if the
+    profiler saw nothing on the GPU.
     """
     from torch.profiler import ProfilerActivity, profile, record_function
 
@@ -53,7 +53,7 @@ def _operators(rows: Any, case: str, on_gpu: bool) -> list[Operator]:
     for row in rows:
         if row.key == case or (row.device_type != DeviceType.CPU) != on_gpu:
             continue
-        if on_gpu and row.is_user_annotation:  # it covers kernels that count on their own
+        if on_gpu and row.is_user_annotation:  # it spans kernels, which are counted themselves
             continue
         spent_us = row.self_device_time_total if on_gpu else row.self_cpu_time_total
         found.append(Operator(row.key, row.count, spent_us * 1e-6))
@@ -71,16 +71,16 @@ def by_onnxruntime(
     """Profile `steps` in a new ONNX Runtime session, after one run that does not count.
 
     On a GPU a node's time is that of its launch, so there are no operators, and the total is that
-    of the runs.  Nodes left to the CPU have their own times: waits are apart (its WaitOnEPStep).
+    of the runs.  Times of nodes left to the CPU include no waits (WaitOnEPStep is separate).
     """
     if case.backend != "onnxruntime":
-        text = f"{case.backend} has no profiler that this could read"
+        text = f"{case.backend} has no profiler that workbench can read"
         raise WorkloadError(text, code="no_profiler")
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
         session = open_session(model, case, Path(folder, "profile"), shared=shared)
         for _ in range(1 + steps):
             session.run(None, next(feeds))
-        events = ended_profile(session)
+        events = end_profile(session)
     counted_from = sorted(event["ts"] for event in events if event["name"] == "model_run")[1]
     events = [event for event in events if event["ts"] >= counted_from]
     on_host, spent_s, fallback_s = kind_of(case.device).on_host, defaultdict(list), 0.0
@@ -103,8 +103,8 @@ def _profile(
     return Profile(events, operators[:LONGEST], total_s, device, fallback_s)
 
 
-def ended_profile(session: Any) -> list[Any]:
-    """The events of an ONNX Runtime session, whose profile ends."""
+def end_profile(session: Any) -> list[Any]:
+    """End the profile of an ONNX Runtime session; returns its events."""
     found: list[Any] = json.loads(Path(session.end_profiling()).read_bytes())
     return found
 

@@ -19,7 +19,7 @@ STATIC_OPS = ("Conv", "MatMul", "Gemm", "Relu", "GlobalAveragePool", "Flatten")
 QUANTISED_OPS = {"dynamic": ("ConvInteger", "MatMulInteger"), "static": ("DequantizeLinear",)}
 CALIBRATIONS = {"minmax": "MinMax", "percentile": "Percentile", "entropy": "Entropy"}
 
-Ranges = dict[str, tuple[float, float, str]]  # smallest, largest, NumPy's word for their type
+Ranges = dict[str, tuple[float, float, str]]  # smallest, largest, NumPy's name of their type
 
 
 def quantise(
@@ -105,7 +105,7 @@ def static(
 ) -> bytes:
     """`model` (not changed) in QDQ form: ONNX Runtime fuses the pairs into integer kernels.
 
-    `types` are the operators to quantise, `only` the names of the nodes where not all of those;
+    `types` are the operators to quantise, `only` the names of the nodes if not all of those;
     `options` are ONNX Runtime's own.
     """
     kinds, calibrate = quantization.QuantType, quantization.calibrate
@@ -131,7 +131,7 @@ def static(
 
 
 def dynamic(file: Path, recipe: Recipe, types: Sequence[str] = (), **options: Any) -> bytes:
-    """The model in `file` with weights in INT8 and activations quantised as they come.
+    """The model in `file` with weights in INT8, and activations that are quantised in each call.
 
     `types` are the operators to quantise, by default all that the tool knows.
     """
@@ -159,7 +159,7 @@ def halved(model: bytes) -> bytes:
 
 
 def in_order(model: Any) -> bytes:
-    """`model` serialised with each node after those it reads from; the tools append theirs.
+    """`model` serialised with each node after those it reads from, since the tools append nodes.
 
     A model with subgraphs stays as it is: their sorting does not see what a subgraph reads, and
     ONNX Runtime loads either order.

@@ -36,7 +36,7 @@ TYPES |= {f"u{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)}
 
 
 def provider_of(case: Case) -> str:
-    """The execution provider that `case` stands for; a simulated GPU computes on the CPU."""
+    """The execution provider for `case`; a simulated GPU computes on the CPU."""
     if kind_of(case.device).simulated:
         return CPU
     default = CPU if kind_of(case.device).on_host else CUDA
@@ -70,7 +70,7 @@ def open_session(
 
 
 def _engines(model: bytes | str) -> str:
-    """The folder for TensorRT's engines of `model`, whose names say nothing about its weights."""
+    """The folder for TensorRT's engines of `model`, since their names do not depend on weights."""
     with onnx_gpu.overheard([]):
         onnx_gpu.preload(onnxruntime, TENSORRT)
     content = model if isinstance(model, bytes) else Path(model).read_bytes()
@@ -160,7 +160,7 @@ def cpu_session(
     profile: Path | None = None,
     optimised: Path | None = None,
 ) -> Any:
-    """A session on all usable cores, with the options of `mode`; errors of ONNX Runtime pass.
+    """A session on all usable cores, with the options of `mode`; raises ONNX Runtime's errors.
 
     A profile goes to a file whose name begins with `profile`, the graph that runs after
     optimisation to the file `optimised`.
@@ -173,7 +173,7 @@ def cpu_session(
 
 
 def _cores() -> int:
-    """The cores that this process may use: the engine sets the variable, as counted with quotas."""
+    """The number of usable cores; the engine has set the variable with regard to quotas."""
     return int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
 
 

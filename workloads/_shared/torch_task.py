@@ -18,7 +18,7 @@ from .network import EPSILON, Attention, Conv, Gelu, Layer, Mean, Norm, Residual
 TORCH_ALIGNMENT_BYTES = 64  # c10/core/alignment.h, gAlignment
 MOST_COMPILED = 64  # compiled cases of one worker
 WARM_UPS = 3  # calls before the capture of a CUDA graph, as torch's documentation recommends
-HIGHEST_CLOCK_HZ = 3e9  # no GPU is faster: at a lower clock as many cycles take longer
+HIGHEST_CLOCK_HZ = 3e9  # no GPU is faster, so cycles counted by it never end too early
 STREAMING = ("cuda", "xpu")  # GPUs with streams, events and copies from page-locked memory
 ON_CUDA_ONLY = ("graph", "reduce-overhead", "max-autotune", "cudnn-benchmark")  # modes
 # Messages of torch._inductor without g++, Triton or gcc (torch/_inductor/exc.py, cpp_builder.py).
@@ -84,7 +84,7 @@ def set_tf32(enabled: bool) -> None:
 
 
 def end_compilers() -> None:
-    """End the processes that torch keeps for later compilations: a freeze would visit each."""
+    """End the processes that torch keeps for later compilations, since each slows a freeze."""
     inductor = sys.modules.get("torch._inductor.async_compile")
     getattr(inductor, "shutdown_compile_workers", lambda: None)()
 
@@ -110,7 +110,7 @@ def true_fp32(device: str) -> Iterator[None]:
 class TorchTask(Task):
     """A task whose work is queued by torch."""
 
-    is_users_code = False  # the user's own code, which says itself whether cuDNN searches
+    is_users_code = False  # the user's own code decides itself whether cuDNN searches
 
     def __init__(self, case: Case) -> None:
         self.case = case
@@ -137,11 +137,11 @@ class TorchTask(Task):
         return tensor.to(self.device, non_blocking=non_blocking, copy=copy, memory_format=layout)
 
     def page_locked(self, tensor: Any) -> Any:
-        """The tensor in page-locked memory, where it will be copied to a GPU."""
+        """The tensor in page-locked memory, if it will be copied to a GPU."""
         return tensor.pin_memory() if self.device.type in STREAMING else tensor
 
     def waiter(self) -> Callable[[], None]:
-        """A function that waits for the current stream alone, the shortest way to wait."""
+        """A function that waits for the current stream only, the shortest way to wait."""
         if self.device.type not in STREAMING:
             return self.finish
         stream = library_of(self.device.type).current_stream(self.device)
@@ -162,7 +162,7 @@ class TorchTask(Task):
         synchronize(self.device)
 
     def timed(self, call: Callable[[], Any], times: int) -> list[float]:
-        """The seconds of each call, of as many as `times`; the device is idle before and after."""
+        """The seconds of each of `times` calls; the device is idle before and after each."""
         spent = []
         for _ in range(times):
             self.finish()
@@ -224,7 +224,7 @@ def to_device(setup: Setup, case: Case, *things: Any) -> list[Any]:
 
 
 def aligned(thing: Any) -> Any:
-    """A tensor aligned as torch's own: NumPy's 16 bytes cost a large product on AVX-512 1 %."""
+    """A tensor aligned as torch's own: NumPy's 16 bytes slow a large product on AVX-512 by 1 %."""
     if isinstance(thing, torch.Tensor) and thing.data_ptr() % TORCH_ALIGNMENT_BYTES:
         return thing.clone(memory_format=torch.preserve_format)
     return thing
@@ -236,9 +236,9 @@ def compiled(setup: Setup, function: Any, mode: str | None, /, *args: Any, **kwa
     Call the task's `activate` first: the code depends on the current number of threads and TF32
     setting.  If they differ later, torch compiles again in a timed step.
 
-    Raises WorkloadError "no_compiler" where the C++ compiler or Triton is missing.
+    Raises WorkloadError "no_compiler" if the C++ compiler or Triton is missing.
     """
-    # Cases that share code count as recompilations.  An alias since torch 2.7 (pytorch#143709).
+    # Cases that share code count as recompilations.  Since torch 2.7 an alias (pytorch#143709).
     torch._dynamo.config.cache_size_limit = MOST_COMPILED
     with setup.phase("compile"):
         made = torch.compile(function, dynamic=False, mode=mode)
@@ -255,7 +255,7 @@ def compiled(setup: Setup, function: Any, mode: str | None, /, *args: Any, **kwa
 
 def graphed(call: Callable[[], Any], inside: Iterable[Any] = ()) -> Callable[..., Any]:
     """A function that copies its arguments into the tensors `inside`, from which `call` reads, and
-    replays `call` by one launch; its output is the same one, overwritten each time.
+    replays `call` by one launch.  It returns the same output each time, overwritten.
 
     Source: torch's documentation, "CUDA Graphs".
     """
@@ -292,7 +292,7 @@ def time_to_host(case: Case, result: Any) -> float | None:
 
 
 def self_attention(heads: int, *, causal: bool = False) -> Any:
-    """A torch module of queries, keys and values side by side."""
+    """A torch module of self-attention, from queries, keys and values side by side."""
 
     class SelfAttention(nn.Module):  # type: ignore[misc]  # torch is not typed here
         def forward(self, x: Any) -> Any:

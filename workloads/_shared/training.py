@@ -150,7 +150,7 @@ class TrainingTask(TorchTask):
 
 
 def gradients(network: Any) -> list[Any]:
-    """The gradients of all weights in FP32, zeros where there is none."""
+    """The gradients of all weights in FP32, zeros if there is none."""
     weights = [weight for weight in network.parameters() if weight.requires_grad]
     found = [torch.zeros_like(w) if w.grad is None else w.grad.to_dense() for w in weights]
     return [each.float() for each in found]
@@ -158,13 +158,14 @@ def gradients(network: Any) -> list[Any]:
 
 @contextmanager
 def untouched(network: Any, *, frozen: bool = False) -> Iterator[None]:
-    """Afterwards statistics and modes are as before, gradients gone; `frozen`: in eval mode."""
+    """Restore statistics and modes and clear gradients after the block, which runs in evaluation
+    mode if `frozen`."""
     buffers = [(buffer, buffer.clone()) for buffer in network.buffers()]
     parts = [(part, dict(vars(part))) for part in network.modules()]
     if frozen:
         network.eval()
         for part in network.modules():
-            if isinstance(part, torch.nn.RNNBase):  # cuDNN differentiates it in training mode alone
+            if isinstance(part, torch.nn.RNNBase):  # cuDNN differentiates it in training mode only
                 part.training, part.dropout = True, 0.0
     try:
         yield
@@ -189,12 +190,12 @@ def exact_gradient(network: Any, inputs: Any, targets: Any) -> Gradient:
 def compare_losses(
     found: Sequence[float], network: Any, optimiser: Any, inputs: Any, targets: Any, limit: float
 ) -> Accuracy:
-    """The largest relative error of the losses before each step, against the same training of an
-    FP32 `network` on the CPU by eager torch in float64."""
+    """The largest relative error of the losses before each step, against the same training of
+    `network` on the CPU by eager torch in float64."""
     network, inputs, targets = network.double(), inputs.cpu().double(), targets.cpu()
     updates = optimiser(network.parameters())
     expected = [train_step(network, updates, inputs, targets).item() for _ in found]
-    errors = [abs(loss / right - 1) for loss, right in zip(found, expected, strict=True)]
+    errors = [abs(loss / exact - 1) for loss, exact in zip(found, expected, strict=True)]
     reference = f"float64 torch on the CPU, losses of the first {len(found)} steps"
     return Accuracy.within(worst(errors), limit, reference)
 
@@ -246,7 +247,7 @@ def loader(data: Any, sampler: Any, workers: int, *, pin: bool, **settings: Any)
 
 
 def require_shared_memory(loaders: int, ahead: int, batch_bytes: float) -> None:
-    """WorkloadError where the batches that loaders make ahead do not fit into the shared memory
+    """WorkloadError if the batches that loaders make ahead do not fit into the shared memory
     through which they pass; torch would end in a bus error.  Containers often have only 64 MB."""
     if not loaders or not os.path.isdir(SHARED_MEMORY):  # noqa: PTH112 - one question
         return
@@ -262,7 +263,7 @@ def require_shared_memory(loaders: int, ahead: int, batch_bytes: float) -> None:
 
 
 def require_batch(case: Case, count: int, what: str) -> None:
-    """WorkloadError where the batch is larger than a data set of `count`."""
+    """WorkloadError if the batch is larger than a data set of `count`."""
     if (case.batch or 1) > count:
         text = f"a batch of {case.batch} is larger than the {count} {what}"
         raise WorkloadError(text, code="bad_input", hint="choose a smaller --batch")

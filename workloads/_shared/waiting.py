@@ -24,7 +24,7 @@ def mark(device: Any) -> Any:
 class FedTask(TorchTask):
     """A task whose batches come from the processes of a DataLoader.
 
-    A step's `mark`s alternate: the device starts to wait, the batch is there.  The step lasts from
+    A step's `mark`s alternate: the device starts to wait, the batch has come.  The step lasts from
     the first mark to the last.
     """
 

@@ -22,7 +22,7 @@ def compared(session: Any) -> list[str]:
 
 
 def answer(session: Any, names: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
-    """The outputs `names` of one run; text in NumPy's own type, which a file keeps unpickled."""
+    """The outputs `names` of one run; text in NumPy's own type, since files hold no pickles."""
     found = session.run(list(names), dict(feeds))
     return [array.astype(str) if array.dtype.kind == "O" else array for array in found]
 
@@ -33,30 +33,30 @@ def answers(session: Any, samples: Samples) -> list[list[Array]]:
     return [answer(session, outputs, dict(zip(names, sample, strict=True))) for sample in samples]
 
 
-def error(session: Any, samples: Samples, right: Samples) -> float:
+def error(session: Any, samples: Samples, references: Samples) -> float:
     """The relative error of the worst output."""
-    outputs = compare(compared(session), answers(session, samples), right)
+    outputs = compare(compared(session), answers(session, samples), references)
     return summary(outputs, "relative_error")
 
 
 def compare(names: Sequence[str], answers: Samples, references: Samples) -> list[OutputAccuracy]:
     """One result per output over all samples; `answers` and `references` hold samples of outputs.
 
-    WorkloadError where shapes differ, or an answer is not finite and its reference is.
+    WorkloadError if shapes differ, or an answer is not finite although its reference is.
     """
     found = []
     for place, name in enumerate(names):
         both = zip(answers, references, strict=True)
         pairs = [(np.asarray(one[place]), np.asarray(other[place])) for one, other in both]
         parts = np.array([sums(*pair, name) for pair in pairs])
-        errors = [_relative(off, right) for off, right, *_ in parts]
-        off, right, length, product = parts.sum(axis=0).tolist()
-        scale = math.sqrt(right * length)
+        errors = [_relative(off, whole) for off, whole, *_ in parts]
+        off, whole, length, product = parts.sum(axis=0).tolist()
+        scale = math.sqrt(whole * length)
         worst = int(np.argmax(errors))
         found.append(
             OutputAccuracy(
                 name=name,
-                relative_error=_relative(off, right),
+                relative_error=_relative(off, whole),
                 cosine=product / scale if scale > 0 else None,
                 top1_agreement=_top1(pairs),
                 worst_sample=worst,
@@ -90,7 +90,7 @@ def has_classes(reference: Array) -> bool:
     return reference.ndim >= 1 and reference.shape[-1] >= 2 and reference.dtype.kind == "f"
 
 
-def names_things(reference: Array) -> bool:
+def holds_labels(reference: Array) -> bool:
     """Whether an output holds labels, as text, booleans and wide integers do; integers of 8 and 16
     bits are quantities, such as the levels of a picture."""
     kind, width = reference.dtype.kind, reference.dtype.itemsize
@@ -100,13 +100,13 @@ def names_things(reference: Array) -> bool:
 def sums(answer: Array, reference: Array, name: str = "") -> tuple[float, ...]:
     """The squared norms of the difference, the reference and the answer, and the product of both.
 
-    Entries whose reference is not finite are left out; where it is infinite, the answer has to
-    have its sign, as the large numbers have that INT8 puts there.
+    Entries whose reference is not finite are left out, but if that is infinite, the answer must
+    have its sign: INT8 puts large numbers there.
     """
     if answer.shape != reference.shape:
         text = f"output {name} has shape {answer.shape}, the original's {reference.shape}"
         raise WorkloadError(text, code="wrong_result")
-    if names_things(reference):  # right or wrong, not near
+    if holds_labels(reference):  # right or wrong, not near
         answer, reference = answer == reference, np.ones(reference.shape)
     answer, reference = answer.astype(np.float64), reference.astype(np.float64)
     known = np.isfinite(reference)

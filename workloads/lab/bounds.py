@@ -1,9 +1,9 @@
 """Upper bounds of a variant's error on unseen inputs from the same source.
 
-The inputs are split at random.  Those that choose and those that check are apart, so a variant over
-the limit is recommended only if both bounds are too low for it: with a chance of 0.05 x 0.025 each,
-and of 0.025 for the mixed variant, which is fitted to the inputs that choose.  Together they stay
-below 0.05 for up to twenty variants.
+The inputs that choose a variant and those that check it are split at random.  So a variant over the
+limit is recommended only if both bounds are too low for it: with a chance of 0.05 x 0.025, or of
+0.025 for the mixed variant, which is fitted to the inputs that choose.  The chance of any such
+error stays below 0.05 for up to twenty variants.
 """
 
 import math
@@ -21,7 +21,7 @@ FEWEST = 40  # inputs from which on the bound of a relative error holds where er
 def fewest(metric: str, limit: float, chance: float = CHECK, *, labels: bool = False) -> int | None:
     """The number of inputs from which on a bound can meet `limit`; None: no number can.
 
-    `labels`: an output names things, so that its relative error is the root of a share.
+    `labels`: an output holds labels, so that its relative error is the root of a share.
     """
     if metric == "relative_error":
         if not labels:
@@ -35,8 +35,8 @@ def fewest(metric: str, limit: float, chance: float = CHECK, *, labels: bool = F
 def promised(
     answers: Samples, references: Samples, metric: str, limit: float, chance: float
 ) -> float | None:
-    """As `upper`; None where the inputs are too few for a bound that can meet `limit`."""
-    least = fewest(metric, limit, chance, labels=any(map(agreement.names_things, references[0])))
+    """As `upper`; None if the inputs are too few for a bound that can meet `limit`."""
+    least = fewest(metric, limit, chance, labels=any(map(agreement.holds_labels, references[0])))
     is_enough = least is not None and len(answers) >= least
     return upper(answers, references, metric, chance) if is_enough else None
 
@@ -46,8 +46,8 @@ def upper(answers: Samples, references: Samples, metric: str, chance: float) -> 
     worst = 0.0
     for outputs in zip(zip(*answers, strict=True), zip(*references, strict=True), strict=True):
         pairs = list(zip(*outputs, strict=True))
-        if metric == "relative_error" and agreement.names_things(pairs[0][1]):
-            # A label is right or wrong: none seen to change leaves a share that may.
+        if metric == "relative_error" and agreement.holds_labels(pairs[0][1]):
+            # Even if no label was wrong, a share of unseen ones may be.
             parts = [agreement.sums(*pair)[:2] for pair in pairs]
             wrong = math.ceil(sum(off / (whole or 1.0) for off, whole in parts) - 1e-9)
             worst = max(worst, math.sqrt(_binomial(wrong, len(pairs), chance)))

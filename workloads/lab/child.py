@@ -1,6 +1,6 @@
 """The process that reads, runs, prepares and quantises untrusted models.
 
-It answers like a worker (`workbench.worker.worker`): one operation a line, every failure an answer.
+It answers like a worker (`workbench.worker.worker`): one operation per line, failures included.
 """
 
 import sys
@@ -20,17 +20,17 @@ OTHERS = "the other variants are measured without it"
 
 
 class Lab:
-    """Handles requests; each public method is one operation, described where it is done."""
+    """Handles requests; each public method is one operation."""
 
     def hello(self) -> dict[str, Any]:
         versions = {"python": sys.version.split()[0], "onnx": onnx.__version__}
         return {"versions": {**versions, "onnxruntime": onnxruntime.__version__}}
 
     def providers(self, model: str, folder: str) -> dict[str, str]:
-        """The providers besides the CPU's, by their words in a mode; a race shows if they work."""
+        """The providers except the CPU's, by their words in a mode; some may still not load."""
         known = {**PROVIDERS, "cuda": onnx_gpu.CUDA}
         there = onnxruntime.get_available_providers()
-        if getattr(onnxruntime, "cuda_version", ""):  # a plug-in comes with its libraries, later
+        if getattr(onnxruntime, "cuda_version", ""):  # a plug-in is registered only later
             there.append(onnx_gpu.CUDA)
         return {word: name for word, name in known.items() if name in there}
 

@@ -17,7 +17,7 @@ from .._shared.session import SILENT
 LONGEST = 300  # characters of a message
 MOST_READ = 4000  # characters of an exception's text
 AGAIN = "download or export it again; onnx.checker.check_model(path) may say more"
-_NOISE = (  # in ONNX Runtime's messages, with what stays of it
+_NOISE = (  # patterns in ONNX Runtime's messages, with their replacements
     (r"\[ONNXRuntimeError\] : \d+ : \w+ : |Load model from .*? failed:\s*|Fatal error: ", ""),
     # A source location, with the function's signature.
     (r"(?:Exception during \w+: )?/\S+?\.(?:cc|h):\d+ (?:.*?\)(?: const)? )?", ""),

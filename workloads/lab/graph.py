@@ -11,7 +11,7 @@ _QUANTISED = (
     "MatMulInteger", "MatMulNBits", "MatMulBnb4", "GatherBlockQuantized", "QGemm", "QAttention",
     "QEmbedLayerNormalization", "QOrdered",
 )  # fmt: skip
-# Beginnings of those that draw numbers, as Dropout does in training mode.
+# Beginnings of the names of operators that draw random numbers, as Dropout does in training mode.
 _RANDOM = ("Random", "Bernoulli", "Multinomial", "Dropout")
 _FLOATS = {1: "fp32", 10: "fp16", 11: "fp64", 16: "bf16"}  # by TensorProto.DataType
 STANDARD_DOMAINS = ("", "ai.onnx")
@@ -95,7 +95,7 @@ def precision(model: Any) -> str:
 
 
 def operators(model: Any) -> dict[str, int]:
-    """Type to count, the most frequent first."""
+    """The number of nodes of each type, the most frequent first."""
     functions = {(function.domain, function.name) for function in model.functions}
     kinds = ((node.domain, node.op_type) for node in nodes(model))
     return dict(Counter(kind[1] for kind in kinds if kind not in functions).most_common())
@@ -115,7 +115,7 @@ def may_be_random(model: Any) -> bool:
 
 
 def opset(model: Any) -> int | None:
-    """The version of ONNX's operators that the model imports; None where it imports none."""
+    """The version of ONNX's operators that the model imports; None if it imports none."""
     versions = (each.version for each in model.opset_import if each.domain in STANDARD_DOMAINS)
     return max(versions, default=None)
 

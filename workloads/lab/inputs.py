@@ -16,8 +16,8 @@ from .shapes import Input, Shapes, Sizes, counts_batch, possible_sizes, shown
 
 AT_MOST = 256  # samples to calibrate with, and to choose on unless a bound needs more
 CHECK_SHARE = 0.4  # share of the samples kept apart to check the chosen variant
-CALIBRATION_SHARE = 0.4  # share of the others, unless each of them does both
-ENOUGH_APART = 400  # samples besides those that check, below which each calibrates and chooses
+CALIBRATION_SHARE = 0.4  # share of the rest to calibrate with, unless each also chooses
+ENOUGH_APART = 400  # samples in the rest, below which each calibrates and chooses
 ENOUGH_FOR_BOTH = 4  # samples from which half choose and half calibrate
 
 
@@ -30,8 +30,8 @@ class Chosen:
     calibration: list[dict[str, Array]]
     origins: dict[str, str]  # input to the origin of its values
     source: str
-    same: bool = False  # too few to separate the two
-    check: list[dict[str, Array]] = field(default_factory=list)  # empty where they are too few
+    same: bool = False  # too few to separate `choose` from `calibration`
+    check: list[dict[str, Array]] = field(default_factory=list)  # empty if they are too few
     folded: bool = False  # the same samples calibrate and choose, by cross-validation
 
 
@@ -45,11 +45,12 @@ def samples_in(
     *,
     foldable: bool = False,
 ) -> Chosen:
-    """The samples in `file`, split at random; WorkloadError `bad_input` where they do not fit.
+    """The samples in `file`, split at random; WorkloadError `bad_input` if they do not fit.
 
-    The first axis of an array holds several batches where the rank is that of the input, and
-    samples where the rank is one more.  A single sample of an input serves for all.  From `fewest`
-    samples to check on, some are kept apart; few others are cross-validated if `foldable`.
+    An array of the input's rank holds batches along its first axis; one with an additional first
+    axis holds samples along that.  A single sample of an input serves for all.  Samples to check on
+    are kept apart if there are `fewest`; if few remain, and if `foldable`, these are
+    cross-validated.
     """
     arrays = _arrays(Path(file), inputs)
     ports = [_as_given(port, arrays[port.name], shapes) for port in inputs]
@@ -76,7 +77,7 @@ def samples_in(
     check, rest = samples[:apart], samples[apart:]
     folded = foldable and bool(check) and len(rest) < ENOUGH_APART
     cut, most = count // 2, AT_MOST
-    if check:  # as many must be left to choose as a bound needs
+    if check:  # leave as many to choose as a bound needs
         cut = min(round(CALIBRATION_SHARE * len(rest)), len(rest) - bounds.FEWEST)
         most = max(most, fewest or 0)
     calibration, choose = (rest, rest) if folded else (rest[:cut], rest[cut:])
@@ -112,14 +113,14 @@ def _arrays(path: Path, inputs: Sequence[Input]) -> dict[str, Array]:
 
 
 def _as_given(port: Input, array: Array, shapes: Shapes) -> Input:
-    """The input with its given shape, or without a declared rank with that of its array."""
+    """The input with its given shape; one without a declared rank gets the shape of its array."""
     if port.name in shapes:
         return Input(port.name, port.type, list(shapes[port.name]))
     return port if port.axes is not None else Input(port.name, port.type, list(array.shape))
 
 
 def _cast(port: Input, array: Array) -> Array:
-    """`array` in the input's type; WorkloadError where more than decimal places would be lost."""
+    """`array` in the input's type; WorkloadError if more than decimal places would be lost."""
     wanted = np.dtype(port.type)
     message = f"{port.name} holds {array.dtype}, the model takes {port.type}"
     hint = f"convert it with array.astype('{port.type}'), scaled as the model expects it"

@@ -21,11 +21,11 @@ from .values import Maker
 SAMPLES = 8  # random inputs to check on, and as many to calibrate with
 FEWEST = 2
 RANDOM_S = 2.0  # longest time of running all random inputs
-GIVEN_S, USUAL = 10.0, 64  # longest time of running a part of the user's inputs, up to so many
-PART, FOLDED_PART = 1 / 4, 1 / 8  # the same as shares of the time to inspect; folds run each often
-QUICK_S = 0.5  # time in which more of them run, since each variant runs them too
-FOLDABLE = 32 * 2**20  # bytes of a model whose variants are made again in each fold
-MOST_CHECK, CHECK_BYTES = 1024, 256 * 2**20  # samples that check, and their arrays
+GIVEN_S, USUAL = 10.0, 64  # longest time to run a part of the user's inputs, and its usual number
+PART, FOLDED_PART = 1 / 4, 1 / 8  # the longest time as a share of that to inspect; less with folds
+QUICK_S = 0.5  # in which more than USUAL may run; not longer, since each variant runs them too
+FOLDABLE = 32 * 2**20  # bytes of the largest model whose variants are made again in each fold
+MOST_CHECK, CHECK_BYTES = 1024, 256 * 2**20  # most samples that check, and bytes of their arrays
 RANGE_HINT = "random inputs may be out of its range: pass real ones with --inputs data.npz"
 LARGEST_VARIATION = 1e-4  # relative, between two runs of a model on the same input
 RANDOM_HINT = "export it without random operators, or with the noise as an input"
@@ -46,16 +46,16 @@ def inspect(
 ) -> dict[str, Any]:
     """Read the model, write inputs and its answers to `folder`; returns the fields of ModelFacts.
 
-    A folder `given` holds inputs and what is right for them already.  With a `limit`, inputs
-    are kept apart to check it, where there are enough and the model runs on them in part of the
-    `seconds`.  WorkloadError `bad_model` where the model cannot be read or run, `bad_input`
-    where inputs or shapes do not fit it.
+    `given` is a folder that has inputs and reference outputs already.  With a `limit`, inputs are
+    kept apart to check it, if there are enough and the model runs on them in part of the
+    `seconds`.  WorkloadError `bad_model` if the model cannot be read or run, `bad_input` if inputs
+    or shapes do not fit it.
     """
     why = None
     with clear_errors(f"{one_line(Path(model).name)} cannot be used"):
         loaded = load(model)
         original = Original(loaded.path)
-        # From so many inputs to check on, those of the user's are kept apart.
+        # Inputs of the user's are kept apart to check if they are at least so many.
         fewest = None if limit is None else bounds.fewest(metric, limit, labels=original.labels)
         ports = ports_of(graph.free_inputs(loaded.proto))
         if given is not None:
@@ -64,7 +64,7 @@ def inspect(
             for foldable in (loaded.size_bytes <= FOLDABLE, False):
                 chosen = samples_in(inputs, ports, shapes, batch, fewest, seed, foldable=foldable)
                 why = _keep_affordable(chosen, original, fewest, seconds)
-                if why is None or not chosen.folded:  # apart they take less time
+                if why is None or not chosen.folded:  # without folds they take less time
                     break
         else:
             # A model that takes a root or a logarithm of its inputs may need positive ones.
@@ -98,14 +98,14 @@ def inspect(
 
 
 def _write(chosen: Chosen, reference: Samples, folder: Path, answered: str | None) -> None:
-    """Write the inputs and what is right for them; files of earlier inputs go."""
+    """Write the inputs and their reference outputs in place of earlier ones."""
     count = len(chosen.choose)
-    right = samples.read(Path(answered, samples.REFERENCE)) if answered else reference[:count]
+    references = samples.read(Path(answered, samples.REFERENCE)) if answered else reference[:count]
     for file, kept in (
         (samples.INPUTS, [list(sample.values()) for sample in chosen.choose]),
         (samples.CALIBRATION, [list(sample.values()) for sample in chosen.calibration]),
         (samples.CHECK, [list(sample.values()) for sample in chosen.check]),
-        (samples.REFERENCE, right),
+        (samples.REFERENCE, references),
         (samples.CHECK_REFERENCE, reference[count:]),
     ):
         (folder / file).unlink(missing_ok=True)
@@ -134,7 +134,7 @@ def _random(original: Original, possible: Iterable[Sizes], maker: Maker, seed: i
         choose = [sample, *(maker.sample(sizes.shapes, generators[0]) for _ in range(count - 1))]
         calibration = [maker.sample(sizes.shapes, generators[1]) for _ in range(count)]
         return Chosen(sizes, choose, calibration, maker.origins, "random", same=not sample)
-    raise first or bad_model("it runs with no sizes of its inputs")
+    raise first or bad_model("no sizes of its inputs were found with which it runs")
 
 
 def _keep_affordable(
@@ -160,7 +160,7 @@ def _keep_affordable(
 
 
 def _from_folder(ports: Sequence[Input], folder: Path) -> Chosen:
-    """All samples of a folder; the first axis is the batch where all inputs share it."""
+    """All samples of a folder; the first axis is the batch if all inputs share it."""
     names = [port.name for port in ports]
     choose, calibration = (
         [dict(zip(names, each, strict=True)) for each in samples.read(folder / file)]
@@ -174,7 +174,7 @@ def _from_folder(ports: Sequence[Input], folder: Path) -> Chosen:
 
 
 def _run_s(original: Original, sample: Mapping[str, Array]) -> tuple[float, list[Array]]:
-    """The seconds of a run and its answers: of the second, unless the first takes a second."""
+    """The duration of a run and its answers; the first run warms up, unless it takes over 1 s."""
     for _ in range(2):
         began = time.perf_counter()
         answers = original.run(sample)

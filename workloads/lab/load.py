@@ -1,4 +1,4 @@
-"""An untrusted ONNX model as it was given, with one line about whatever is wrong with it.
+"""Loads an untrusted ONNX model; an error says in one line what is wrong with it.
 
 The graph is parsed once, without the values of its weights: ONNX Runtime reads the file itself.
 """
@@ -61,7 +61,7 @@ class Loaded:
 
 
 def load(model: str) -> Loaded:
-    """Read and check the file; WorkloadError `bad_model` where it cannot be used."""
+    """Read and check the file; WorkloadError `bad_model` if it cannot be used."""
     path = Path(model)
     data = _bytes(path)
     sha256 = hashlib.sha256(data).hexdigest()
@@ -108,7 +108,7 @@ def _parsed(path: Path, data: bytes) -> Any:
 
 
 def looks_like(data: bytes) -> tuple[str, str]:
-    """The kind of a file that is no model, by its first bytes, and the remedy."""
+    """The kind of a file that is not a model, by its first bytes, and the remedy."""
     return next(
         (what, hint)
         for pattern, what, hint in _OTHERS
@@ -169,7 +169,7 @@ def _require_arrays(name: str, proto: Any) -> None:
         raise bad_model(f"{name} has no outputs to compare", "export it with outputs")
     names = {number: name.lower() for name, number in onnx.TensorProto.DataType.items()}
     for value in found:
-        element = value.type.tensor_type.elem_type  # 0 where it is no tensor
+        element = value.type.tensor_type.elem_type  # 0 if it is no tensor
         if element not in TYPES:
             kind = value.type.WhichOneof("value") or "nothing"
             what = names.get(element, element) if element else kind.removesuffix("_type")
@@ -213,7 +213,7 @@ class Original:
             raise bad_model(text, hint)
 
     def run(self, feeds: Mapping[str, Array]) -> list[Array]:
-        """The comparable outputs; WorkloadError where ONNX Runtime fails."""
+        """The comparable outputs; WorkloadError if ONNX Runtime fails."""
         tried = ", ".join(f"{port} {list(array.shape)}" for port, array in feeds.items())
         what = f"{self._name} does not run with {tried or 'no inputs'}"
         with clear_errors(what, hint=SHAPES_HINT if feeds else AGAIN):

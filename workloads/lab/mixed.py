@@ -1,4 +1,4 @@
-"""The search for nodes to leave in FP32, to keep the error of a static INT8 variant in a limit.
+"""The search for nodes to leave in FP32, so that a static INT8 variant keeps its error limit.
 
 A unit is a product, or the quantised operators between it and the next.  Each unit is quantised
 alone to see its error.  The units with the most error for their time stay in FP32, as many as the
@@ -22,7 +22,7 @@ from .errors import quiet
 from .prepare import PREPARED
 
 MOST_INPUTS = 64  # in one trial
-MARGIN = 0.9  # share of the limit to keep to, since other inputs give another error
+MARGIN = 0.9  # share of the limit to stay within, since other inputs give another error
 FEW_S = 0.3  # seconds of running samples in one trial, where possible
 SENSITIVITY_SHARE = 0.4  # share of the time for rating the units one by one
 LEAST_SHARE = 0.1  # share of the cost in INT8 below which a mix gains nothing
@@ -38,7 +38,7 @@ class Unit:
 def mixed(
     folder: Path, recipe: Recipe, metric: str, limit: float, seconds: float
 ) -> dict[str, Any]:
-    """Write the variant of the static `recipe` with nodes in FP32 that keep its error in `limit`.
+    """Write the variant of the static `recipe` with nodes left in FP32 to keep the error `limit`.
 
     `metric`: "relative_error" or "disagreement".  Returns what `build` does, recipe and `error`.
     """
@@ -109,7 +109,7 @@ class _Search:
         self._seen: dict[frozenset[Unit], _Mix] = {}
 
     def run(self, found: Sequence[Unit]) -> _Mix:
-        """The best mix that the time allows; WorkloadError `no_mix` where none keeps the limit."""
+        """The best mix that the time allows; WorkloadError `no_mix` if none keeps the limit."""
         if len(found) < 2:
             raise self._no_mix("only one part of the model can be quantised")
         try:
@@ -152,23 +152,24 @@ class _Search:
     def _error(
         self, recipe: Recipe, only: Sequence[str], count: int, metric: str, is_bounded: bool
     ) -> float:
-        """The error over `count` samples, or its upper bound; infinite where it answers NaN."""
+        """The error over `count` samples, or its upper bound; infinite with an answer of NaN."""
         began = time.monotonic()
         if began + 2 * self._trial_s > self._ends:  # the chosen variant is made once more
             raise _OutOfTimeError
         session = cpu_session(quantise.static(self.model, self._ranges, recipe, only))
         ready = time.monotonic()
-        answers, right = agreement.answers(session, self.inputs[:count]), self._reference[:count]
+        answers = agreement.answers(session, self.inputs[:count])
         ended = time.monotonic()
+        references = self._reference[:count]
         self._few = max(1, min(self._few, int(FEW_S * count / max(ended - ready, 1e-9))))
         self._trial_s = max(0.7 * self._trial_s, ended - began)
         try:
-            outputs = agreement.compare(agreement.compared(session), answers, right)
+            outputs = agreement.compare(agreement.compared(session), answers, references)
         except WorkloadError:
             return math.inf
         bound = None
         if is_bounded:
-            bound = bounds.promised(answers, right, metric, self._limit, bounds.CHOOSE)
+            bound = bounds.promised(answers, references, metric, self._limit, bounds.CHOOSE)
         return agreement.summary(outputs, metric) if bound is None else bound
 
     # ---------------------------------------------------------- the search

@@ -1,4 +1,4 @@
-"""From the user's model to one that quantisers can work with, step by step.
+"""Turns the user's model into one that quantisers can work with, step by step.
 
 Exporters leave weights in `Constant` nodes, old opsets and tensors without types; quantisers skip
 those silently.  Each step is checked against the reference outputs.  A step whose result does not
@@ -60,7 +60,7 @@ def prepare(model: Path, folder: Path) -> dict[str, Any]:
 
 
 def _require_same(model: Any, inputs: Any, reference: Any) -> None:
-    """Raise where a model does not load, or its outputs differ from the original's."""
+    """Raise if a model does not load, or its outputs differ from the original's."""
     error = agreement.error(cpu_session(model.SerializeToString()), inputs, reference)
     if error > LARGEST_ERROR:
         text = f"its outputs differ from the original's by {error:.2g}"
@@ -68,7 +68,6 @@ def _require_same(model: Any, inputs: Any, reference: Any) -> None:
 
 
 def _steps(model: Any) -> Iterator[tuple[str, Callable[[Any], Any]]]:
-    """Each step's name and function."""
     if (graph.opset(model) or OPSET) < OPSET:
         upgraded = partial(onnx.version_converter.convert_version, target_version=OPSET)
         yield f"opset {OPSET}", upgraded
@@ -76,12 +75,12 @@ def _steps(model: Any) -> Iterator[tuple[str, Callable[[Any], Any]]]:
 
 
 def _simplified(model: Any) -> Any:
-    """With constants as initialisers, which are no longer inputs as well, and types inferred."""
+    """The model with constants as initialisers that are not inputs as well, and types inferred."""
     changed = onnx.load_model_from_string(quantisation.simplify(model.SerializeToString()))
     weights = {weight.name for weight in changed.graph.initializer}
     for port in [port for port in changed.graph.input if port.name in weights]:
         changed.graph.input.remove(port)
-    changed.ir_version = max(4, changed.ir_version)  # before, every initialiser is an input too
+    changed.ir_version = max(4, changed.ir_version)  # below 4, every initialiser is an input too
     return changed
 
 
@@ -97,10 +96,10 @@ def _name_nodes(model: Any) -> None:
 
 
 def _fit_weights(model: Any) -> None:
-    """Remove what would contradict weights that the quantisers change.
+    """Adapt weights and their shapes to faults of the quantisers.
 
-    They transpose weights but not the shapes recorded for them.  With scales per channel they
-    take a Gemm's bias of one row for a scalar, so it becomes a vector.
+    They transpose weights but not the shapes recorded for them, so these are removed.  With scales
+    per channel they take a Gemm's bias of one row for a scalar, so it becomes a vector.
     """
     weights = {weight.name: weight for weight in model.graph.initializer}
     stale = [info for info in model.graph.value_info if info.name in weights]

@@ -11,7 +11,7 @@ from typing import Any
 from workbench.worker.libraries import onnx
 from workbench.worker.session_options import UNOPTIMISED
 
-from .._shared.profiling import ended_profile, kernels
+from .._shared.profiling import end_profile, kernels
 from .._shared.session import cpu_session
 from . import agreement, graph
 
@@ -37,7 +37,7 @@ class Product:
     name: str
     type: str
     weights: dict[str, int]  # constant operands: name to size in bytes
-    multiply_adds: int | None  # None where its shapes were not seen
+    multiply_adds: int | None  # None if its shapes were not seen
     seconds: float = 0.0  # without graph optimisations, which would rename or fuse it; 0: unknown
     inside: bool = False  # in a subgraph of If, Loop or Scan, where only dynamic INT8 works
 
@@ -107,7 +107,7 @@ def kept(folder: Path) -> list[Product]:
 
 
 def total(found: Sequence[Product]) -> int | None:
-    """Multiply-adds of one run; None where those of any product are unknown."""
+    """Multiply-adds of one run; None if those of any product are unknown."""
     counts = [product.multiply_adds for product in found]
     return None if None in counts else sum(count for count in counts if count is not None)
 
@@ -127,12 +127,12 @@ def share(found: Sequence[Product], chosen: set[str]) -> float:
 def _profiled(
     model: bytes, folder: Path, samples: Sequence[Sequence[Any]]
 ) -> list[tuple[str, Any]]:
-    """The kernels that ran for `samples`, without optimisations; empty where the run fails."""
+    """The kernels that ran for `samples`, without optimisations; empty if the run fails."""
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         try:
             session = cpu_session(model, UNOPTIMISED, profile=Path(scratch, "profile"))
             agreement.answers(session, samples)
-            return list(kernels(ended_profile(session)))
+            return list(kernels(end_profile(session)))
         except Exception:
             return []
 

@@ -1,4 +1,4 @@
-"""One variant of the prepared model by its recipe, refused where its name would be wrong."""
+"""Builds one variant of the prepared model, and refuses INT8 that computes in floating point."""
 
 import json
 import tempfile
@@ -32,8 +32,8 @@ BETWEEN = (
     "Transpose", "Unsqueeze", "Where",
 )  # fmt: skip
 NO_INTEGERS = (
-    "another may: here they have no constant weights, lie inside If, Loop or Scan, or have no "
-    "integer kernel"
+    "another quantisation may work: here products lack constant weights or an integer kernel, or "
+    "lie inside If, Loop or Scan"
 )
 DYNAMIC = ("MatMul", "Attention", "LSTM", "EmbedLayerNormalization")  # Gemm is rewritten as MatMul
 INTEGER = {  # operators of an optimised graph that multiply integers
@@ -92,14 +92,14 @@ def static_types(recipe: Recipe) -> tuple[str, ...]:
 
 
 def static(model: Any, found: Ranges, recipe: Recipe, only: Sequence[str] = ()) -> bytes:
-    """`model` in QDQ form by `recipe`; `only` names the nodes to quantise, where not all."""
+    """`model` in QDQ form by `recipe`; `only` names the nodes to quantise, if not all."""
     return quantisation.static(
         model,
         found,
         recipe,
         static_types(recipe),
         only,
-        # A product of two activations would need both quantised for it: more than it saves.
+        # To quantise both activations for their product would cost more than it saves.
         MatMulConstBOnly=True,
         # A matrix product gives FP32 as cheaply, and the next operator is not quantised here.
         OpTypesToExcludeOutputQuantization=[] if recipe.scope == "all" else ["Gemm", "MatMul"],
@@ -143,6 +143,6 @@ def integer_share(made: bytes, folder: Path) -> float:
 
 
 def _taken(product: products.Product, taken: set[str]) -> bool:
-    """Whether one of its weights is among `taken`, under a name that the tools make of it."""
+    """Whether one of its weights is among `taken`, under its name or one that tools derive."""
     endings = ("", "_quantized", "_Transposed_quantized")
     return any(f"{weight}{ending}" in taken for weight in product.weights for ending in endings)

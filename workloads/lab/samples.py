@@ -12,7 +12,7 @@ Samples = Sequence[Sample]
 INPUTS, CALIBRATION, REFERENCE = "inputs.npz", "calibration.npz", "reference.npz"
 # Kept apart until a variant is otherwise good enough; missing where there are too few inputs.
 CHECK, CHECK_REFERENCE = "check.npz", "check-reference.npz"
-# FOLDS is there if the same inputs calibrate and choose; FOLDED ends a variant's answers to them.
+# FOLDS exists if the same inputs calibrate and choose; FOLDED is the suffix of answers to them.
 FOLDS, FOLDED = "folds", ".folds.npz"
 
 

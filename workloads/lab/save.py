@@ -1,4 +1,4 @@
-"""The chosen variant as a file of the user's, checked by loading it again."""
+"""Saves the chosen variant for the user, and checks the file by loading it again."""
 
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ CHECKED = 2  # inputs on which the written file is compared; slow models leave n
 def save(
     model: Path, folder: Path, source: Path, destination: Path, hidden: Path
 ) -> dict[str, Any]:
-    """Write the variant `source` to `destination` in one piece, with weights outside it embedded,
-    by way of the folder `hidden`, which the engine removes if it is left.
+    """Write the variant `source` to `destination` in one piece, with external weights embedded, by
+    way of the folder `hidden`, which the engine removes if it is left.
 
     Returns the fields of `workbench.pool.answers.SavedFile`; `difference` is the largest relative
     error of an output against those of `source`.
@@ -44,7 +44,7 @@ def save(
 
 
 def _require_free(model: Path, destination: Path, *, is_saved: bool) -> None:
-    """Refuse to replace the model, and to write it in one piece where one file cannot hold it."""
+    """Refuse to overwrite the model, and to save one that is too large for a single file."""
     weights = graph.external_files(onnx.load(str(model), load_external_data=False))
     own = [file for file in (model, *(model.parent / name for name in weights)) if file.exists()]
     size = sum(file.stat().st_size for file in own)

@@ -62,7 +62,6 @@ def ports(values: Sequence[Any]) -> list[Input]:
 
 
 def _axis(dim: Any) -> Axis:
-    """The size or the name of an axis; None where it has neither."""
     if dim.HasField("dim_value"):
         return dim.dim_value if dim.dim_value >= 0 else None
     return None if _NAMELESS.fullmatch(dim.dim_param) else dim.dim_param
@@ -79,7 +78,7 @@ def shown(inputs: Sequence[Input]) -> str:
 
 
 def possible_sizes(inputs: Sequence[Input], given: Shapes, batch: int | None) -> Iterator[Sizes]:
-    """Sets of sizes worth trying, the likeliest first; WorkloadError where none can be."""
+    """Sets of sizes worth trying, the likeliest first; WorkloadError if there is none."""
     _check_given(inputs, given)
     inputs = [
         Input(port.name, port.type, list(given[port.name]))

@@ -94,7 +94,7 @@ class _Reader:
         rows: list[int] = []
         compared: list[int] = []
         waiting, seen = [name], {name}
-        for current in waiting:  # which grows meanwhile
+        for current in waiting:  # the loop extends it
             for node in self._users.get(current, ()):
                 operands = list(node.input)
                 if node.op_type in (*_PASSES, "Gather") and operands[0] == current:

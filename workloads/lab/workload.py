@@ -32,7 +32,7 @@ class Model(Workload):
     variants: ClassVar[tuple[Variant, ...]] = ()  # the lab chooses
 
     def work(self, case: Case) -> Work:
-        """The lab knows its operations and memory, this side does not."""
+        """Its operations and memory are known to the lab only."""
         item = "samples" if case.batch else "runs"
         return Work(None, None, items=case.batch or 1, item=item, memory_bytes=0.0)
 
@@ -43,7 +43,7 @@ class Model(Workload):
 class ModelTask(Task):
     def __init__(self, case: Case, setup: Setup) -> None:
         self.case, self.file = case, setup.files["model"]
-        # The model as given, computed as given, has no limit to keep.
+        # The model as given needs no limit, as the others are compared with it.
         self.limit = float(setup.files["limit"]) if "limit" in setup.files else None
         self.metric = setup.files.get("metric", "relative_error")
         with setup.phase("compile"):
@@ -58,13 +58,11 @@ class ModelTask(Task):
         self.session.run(None, next(self.feeds))
 
     def check(self) -> Accuracy:
-        """The error on the selection inputs; on the held-out ones where its bound is low enough.
-
-        The larger bound is promised (see `bounds`).
-        """
+        """The error on the inputs that choose, or on those held out if the bound of the first is
+        within the limit.  The larger bound is promised (see `bounds`)."""
         folded = Path(self.file).with_suffix(samples.FOLDED)
         is_checked = self.limit is not None and (self.folder / samples.CHECK).exists()
-        kept = is_checked and folded.exists()  # ONNX Runtime's, for other libraries too
+        kept = is_checked and folded.exists()  # answers of ONNX Runtime, for other libraries too
         answers = samples.read(folded) if kept else self._answers(self.inputs)
         if self.limit is None or not is_checked:
             return self._compared(answers, self.references, None)
@@ -73,8 +71,8 @@ class ModelTask(Task):
         if (chosen.value if first is None else first) > self.limit:
             return chosen
         answers = self._answers(self._named(samples.CHECK))
-        right = samples.read(self.folder / samples.CHECK_REFERENCE)
-        found = self._compared(answers, right, bounds.CHECK)
+        references = samples.read(self.folder / samples.CHECK_REFERENCE)
+        found = self._compared(answers, references, bounds.CHECK)
         bound = found.error_bound
         both = None if first is None or bound is None else max(first, bound)
         return replace(found, error_bound=both)
@@ -94,7 +92,7 @@ class ModelTask(Task):
         return answers
 
     def _compared(self, answers: Samples, references: Samples, chance: float | None) -> Accuracy:
-        """The error of `answers`, and where they are enough a bound, too low with this chance."""
+        """The error of `answers`, and a bound that is too low with `chance`, if they are enough."""
         count = len(answers)
         references = references[:count]
         outputs = agreement.compare(self.outputs, answers, references)

@@ -11,16 +11,16 @@ from workbench.worker.libraries import torch
 from .target import unusable
 from .tree import Example, module_with_inputs
 
-OPAQUE = "opaque_obj"  # constants by this name are unpickled by torch.export.load
+OPAQUE = "opaque_obj"  # torch.export.load unpickles constants of this name
 STRICT = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"  # torch's variable: no pickle may run code
 
 
 def opened(path: Path, pickled: bool) -> tuple[Any, Example]:
-    """The module in a file and what to call it with.
+    """The module in a file and its inputs.
 
     A `.pt2` archive of torch.export brings its example inputs.  Other files are pickles, which run
     code as they are loaded: only if `pickled`, of `(module, args)` or `(module, args, kwargs)`.
-    WorkloadError `bad_input` where the file cannot be used.
+    WorkloadError `bad_input` if the file cannot be used.
     """
     if path.suffix != ".pt2":
         return _unpickled(path, pickled)
@@ -60,7 +60,7 @@ def _unpickled(path: Path, pickled: bool) -> tuple[Any, Example]:
 
 
 def on(path: Path, pickled: bool, device: str) -> Any:
-    """The module of an archive on a device, with the devices that its graph names."""
+    """The module of an archive on a device, to which the devices in its graph are changed too."""
     from torch.export.passes import move_to_device_pass
 
     return move_to_device_pass(_program(path, pickled), device).module()
@@ -74,7 +74,7 @@ def _program(path: Path, pickled: bool) -> Any:
         hint = "export it again with this torch, or run with the --python that wrote it"
         raise unusable(f"{path.name} cannot be loaded: {first_line(error)}", hint) from error
     finally:
-        del os.environ[STRICT]  # what workers leave for one another are pickles
+        del os.environ[STRICT]  # files that workers share are pickles
 
 
 def is_graph(module: Any) -> bool:
@@ -83,7 +83,7 @@ def is_graph(module: Any) -> bool:
 
 
 def plain(module: Any) -> Any:
-    """The module; if it is a graph, without its own `train` and `eval`, which refuse."""
+    """The module; if it is a graph, without its own `train` and `eval`, which raise."""
     for method in ("train", "eval") if is_graph(module) else ():
         vars(module).pop(method, None)
     return module

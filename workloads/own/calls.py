@@ -1,8 +1,8 @@
 """Watches which torch modules a program calls, how long, with which inputs, and whether it trains.
 
-Only calls from outside every other module count.  `torch.nn.Module.__call__` is replaced meanwhile:
-the global forward pre-hook gets no keyword arguments (torch 2.13, `Module._call_impl`), and torch
-skips forward hooks after an exception that is no `Exception`.
+Only the outermost calls count.  `torch.nn.Module.__call__` is replaced meanwhile: the global
+forward pre-hook gets no keyword arguments (torch 2.13, `Module._call_impl`), and torch skips
+forward hooks after a BaseException such as TimeUp.
 """
 
 import copy
@@ -20,9 +20,9 @@ from typing import Any
 
 from workbench.worker.libraries import torch
 
-from .tree import Example, alone, inside, is_compiled, tensors
+from .tree import Example, is_compiled, tensors, unwrapped, without_parallel
 
-INSTANCES = 8  # kept apart for each class; a program may make a new one for every call
+INSTANCES = 8  # of a class with a record of their own; a program may make one for every call
 SHAPES = 5  # most that are listed
 AGAIN_S = 1.0  # a program that swallows TimeUp gets another after this time
 
@@ -33,17 +33,17 @@ class TimeUp(BaseException):
 
 @dataclass
 class Called:
-    """A module and its calls so far; a call that fails or is cut counts, with its time."""
+    """A module and its calls so far, including those that fail or are cut short."""
 
     name: str  # its class, numbered from the second instance on: "Net", "Net#2"
     module: Any
     calls: int = 0
     seconds: float = 0.0  # each call lasts until CUDA is done
-    graded: bool = False  # a backward pass has left gradients
+    has_gradients: bool = False  # a backward pass has left gradients
     transformed: bool = False  # called by a function of torch.func, such as vmap
-    example: Example | None = None  # copies of inputs of the most frequent shapes, or large ones
+    example: Example | None = None  # inputs of the most frequent shapes; of the larger if equal
     counts: Counter[str] = field(default_factory=Counter)  # calls by shapes
-    _ways: Counter[str] = field(default_factory=Counter)  # calls "in training mode"
+    _circumstances: Counter[str] = field(default_factory=Counter)  # calls, as "in training mode"
     _kept: str = ""  # shapes of the example
 
     @property
@@ -58,16 +58,16 @@ class Called:
     @property
     def notes(self) -> list[str]:
         """How its calls differ from those of the race."""
-        ways = self._ways.items()
+        ways = self._circumstances.items()
         return [f"{self.name} was {way} in {n} of {self.calls} calls" for way, n in ways]
 
     def begin(self, example: Example, called: Any) -> None:
-        """Note a call, and keep copies of its inputs before it may change them; none inside
-        torch.func, whose tensors mean nothing outside."""
+        """Count a call, and copy its inputs before it can change them.  Calls inside torch.func are
+        skipped, since its tensors mean nothing outside."""
         if torch._C._functorch.maybe_current_level() is not None:
             self.transformed = True
             return
-        self._ways.update(ways(called, self._modal))
+        self._circumstances.update(circumstances(called, self._modal))
         shapes = _shapes(example)
         self.counts[shapes] += 1
         ahead = self.counts[shapes] - self.counts[self._kept]
@@ -75,16 +75,17 @@ class Called:
             self.example, self._kept = _copied(example), shapes
 
     def _is_larger(self, example: Example) -> bool:
-        """Whether it has twice the values of the one kept: growing inputs are not all copied."""
+        """Whether it has at least twice the values of the kept example: growing inputs would
+        otherwise be copied in every call."""
         return self.example is not None and _values(example) >= 2 * _values(self.example)
 
 
 @dataclass
 class Run:
-    """A program's run: the modules that it calls, and what became of it."""
+    """A program's run: the modules that it calls, its settings, and how it ended."""
 
     modules: list[Called] = field(default_factory=list)  # in the order of their first calls
-    seconds: float = 0.0  # until it ended or was cut, less those of the watch
+    seconds: float = 0.0  # until it ended or was cut, without the time for watching it
     cut: bool = False  # time was up
     notes: list[str] = field(default_factory=list)  # how it ended, what it left
     paths: list[str] = field(default_factory=list)  # folders that it added to `sys.path`
@@ -97,15 +98,15 @@ class Run:
     @contextmanager
     def watched(self, seconds: float) -> Iterator[None]:
         """Watch the program in the block, in the main thread; TimeUp ends it after `seconds`."""
-        import torch._dynamo  # it compares with the method that it finds when it is imported
+        import torch._dynamo  # first, since it remembers the `__call__` that it finds
         from torch.optim.optimizer import register_optimizer_step_pre_hook
 
         original, backward = torch.nn.Module.__call__, torch.autograd.backward
 
         @functools.wraps(original)
         def call(module: Any, *args: Any, **kwargs: Any) -> Any:
-            # torch.compile and torch.export trace this line, and nothing of the watch.
-            if torch.compiler.is_compiling() or self._passes(module):
+            # torch.compile and torch.export must trace this line only.
+            if torch.compiler.is_compiling() or self._is_unwatched(module):
                 return original(module, *args, **kwargs)
             return self._call(original, module, Example(args, kwargs))
 
@@ -125,7 +126,7 @@ class Run:
             with suppress(TimeUp):
                 signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN_S)
                 yield
-                signal.setitimer(signal.ITIMER_REAL, 0)  # it may come just before that
+                signal.setitimer(signal.ITIMER_REAL, 0)  # a last TimeUp may come just before
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             self.seconds += time.perf_counter() - began
@@ -138,12 +139,13 @@ class Run:
         """Whether an optimizer has changed the module, or a backward pass has left gradients."""
         groups = (group for each in self.optimizers for group in each.param_groups)
         changed = {id(weight) for group in groups for weight in group["params"]}
-        return called.graded or any(id(each) in changed for each in called.module.parameters())
+        weights = called.module.parameters()
+        return called.has_gradients or any(id(each) in changed for each in weights)
 
     def _note_gradients(self) -> None:
         for each in self.modules:
-            weights = () if each.graded else each.module.parameters()
-            each.graded |= any(weight.grad is not None for weight in weights)
+            weights = () if each.has_gradients else each.module.parameters()
+            each.has_gradients |= any(weight.grad is not None for weight in weights)
 
     def _note_step(self, optimizer: Any, *_: object) -> None:
         if optimizer not in self.optimizers:  # they compare by identity
@@ -153,8 +155,9 @@ class Run:
         self.cut = True
         raise TimeUp
 
-    def _passes(self, module: Any) -> bool:
-        """Whether a call is in another, or in the capture of a CUDA graph, which must not wait."""
+    def _is_unwatched(self, module: Any) -> bool:
+        """Whether a call is inside another, or inside a capture of a CUDA graph, which cannot be
+        synchronised."""
         if getattr(self._thread, "inside", False) or getattr(module, "_is_replica", False):
             return True
         return torch.cuda.is_initialized() and bool(torch.cuda.is_current_stream_capturing())
@@ -163,7 +166,7 @@ class Run:
         began = time.perf_counter()
         self._thread.inside = True
         try:
-            called = self._record(inside(alone(inside(module))))
+            called = self._record(unwrapped(without_parallel(unwrapped(module))))
             called.calls += 1
             with suppress(Exception):  # inputs that cannot be copied are no fault of the program
                 called.begin(example, module)
@@ -179,7 +182,7 @@ class Run:
             self._thread.inside = False
 
     def _record(self, module: Any) -> Called:
-        """The record of a module.  Further instances of a class share that of its first."""
+        """The record of a module; beyond INSTANCES, the first one of its class."""
         kind = type(module).__name__
         alike = [each for each in self.modules if type(each.module).__name__ == kind]
         found = next((each for each in alike if each.module is module), None)
@@ -189,12 +192,12 @@ class Run:
         return self.modules[-1]
 
 
-def ways(module: Any, modal: Sequence[Any]) -> Iterator[str]:
-    """The circumstances of a call that its race will not have; `modal` are its `modal_parts`."""
-    around = inside(module)
-    if is_compiled(module) or is_compiled(alone(around)):
+def circumstances(module: Any, modal: Sequence[Any]) -> Iterator[str]:
+    """The circumstances of a call that the race does not have; `modal` are its `modal_parts`."""
+    around = unwrapped(module)
+    if is_compiled(module) or is_compiled(without_parallel(around)):
         yield "compiled"
-    if around is not alone(around):
+    if around is not without_parallel(around):
         yield f"in {type(around).__name__}"
     first = next(module.parameters(), None)
     if first is not None and first.device.type != "cpu":
@@ -208,8 +211,8 @@ def ways(module: Any, modal: Sequence[Any]) -> Iterator[str]:
 
 
 def modal_parts(module: Any) -> list[Any]:
-    """The modules within that compute something else in training mode: those of torch with dropout
-    or batch statistics, and those of other classes whose source reads `.training`."""
+    """The parts that compute something else in training mode: torch's with dropout or batch
+    statistics, and those of other classes whose source reads `.training`."""
     from torch.nn.modules.batchnorm import _NormBase
     from torch.nn.modules.dropout import _DropoutNd
 
@@ -245,7 +248,7 @@ def _shapes(example: Example) -> str:
 def _copied(example: Example) -> Example:
     """Copies of all objects; those of tensors are detached."""
     with torch.inference_mode(False), torch.no_grad():
-        given = tensors(example).values()  # a GPU has no room for inputs of many models
+        given = tensors(example).values()  # on the CPU, since a GPU may lack room for them
         memo: dict[int, Any] = {id(x): x.detach().to("cpu", copy=True) for x in given}
         return copy.deepcopy(example, memo)
 

@@ -22,9 +22,9 @@ from workbench.worker.serve import LOG, MOST_LOGGED, empty_if_long
 LARGEST_BYTES = 1 << 24  # for a file that is hashed by its content
 PIPE_BYTES = 1 << 16  # pipe(7)
 PROMPT_BYTES = 1 << 10  # longest line that is searched before it ends
-PAUSE_S = 0.05  # after which a line without an end is a prompt, and no part of a longer one
+PAUSE_S = 0.05  # after which an unfinished line counts as a prompt
 STARTS = "name a program, or the interpreter that runs the file"
-END_S = 1.0  # a command may take it to end its containers and remove its files
+END_S = 1.0  # for a command to end its containers and remove its files
 
 
 class CommandTask(Task):
@@ -58,7 +58,7 @@ class CommandTask(Task):
         except OSError as error:
             text = f"{self._argv[0]} cannot be started: {error.strerror}"
             raise WorkloadError(text, code="user_code", hint=STARTS) from error
-        if self._process.stdout is not None and self._comes(self._process.stdout.fileno()):
+        if self._process.stdout is not None and self._finds_line(self._process.stdout.fileno()):
             return
         status = self._process.wait()
         if status:
@@ -71,11 +71,11 @@ class CommandTask(Task):
         self.restore()
         raise WorkloadError(text, code="user_code")
 
-    def _comes(self, pipe: int) -> bool:
-        """Wait for the line; one of a progress bar ends with a carriage return, and a prompt not at
-        all.
+    def _finds_line(self, pipe: int) -> bool:
+        """Wait for the line; False if the output ends without it.
 
-        A long line keeps its start and its end: a command may print dots for hours.
+        The line of a progress bar ends with a carriage return, a prompt with nothing.  A long line
+        keeps its start and its end only, since a command may print dots for hours.
         """
         rest = b""
         while data := os.read(pipe, PIPE_BYTES):
@@ -85,23 +85,22 @@ class CommandTask(Task):
                 self._empty_logs()
             first, *more = re.split(rb"[\r\n]", data)
             *lines, rest = rest + first, *more
-            if any(self._is_last(line) for line in lines if line):
+            if any(self._matches(line) for line in lines if line):
                 return True
-            if 0 < len(rest) <= PROMPT_BYTES and self._is_last(rest):
+            if 0 < len(rest) <= PROMPT_BYTES and self._matches(rest):
                 more_comes, *_ = select.select([pipe], [], [], PAUSE_S)
                 if not more_comes:
                     return True
             if len(rest) > 2 * PIPE_BYTES:
                 rest = rest[:PIPE_BYTES] + rest[-PIPE_BYTES:]
-        return bool(rest) and self._is_last(rest)
+        return bool(rest) and self._matches(rest)
 
-    def _is_last(self, line: bytes) -> bool:
-        """Whether a line that the command prints is the one to wait for."""
+    def _matches(self, line: bytes) -> bool:
         text = line.decode(errors="replace")
         return self._until is not None and self._until.search(text) is not None
 
     def restore(self) -> None:
-        """End the command with all that it has started, and pass its errors on to the log."""
+        """End the command and everything that it has started, and copy its errors to the log."""
         if self._process is not None:
             with self._process:  # waits, and closes the pipe
                 self._process.terminate()
@@ -124,7 +123,7 @@ class CommandTask(Task):
         self._errors.truncate()
 
     def check(self) -> Accuracy:
-        """Nothing to run: every run that fails raises."""
+        """There is nothing to compare: a run that fails raises."""
         return Accuracy.uncompared("exit status 0" if self._until is None else "its line")
 
     def close(self) -> None:
@@ -132,8 +131,8 @@ class CommandTask(Task):
         self._errors.close()
 
 
-def own_processes() -> None:
-    """Adopt what a command leaves behind, and survive the `kill 0` that ends its whole group."""
+def adopt_processes() -> None:
+    """Adopt processes that a command leaves behind, and survive a `kill 0` of its group."""
     children.adopt_orphans()
     signal.signal(signal.SIGTERM, lambda *_: None)  # unlike SIG_IGN, children do not inherit it
 
@@ -141,7 +140,7 @@ def own_processes() -> None:
 def examine(code: Code) -> dict[str, Any]:
     """Facts about the command, which is not run: a hash of its text and of the files it names.
 
-    Raises WorkloadError "bad_target" where there is no such program.
+    Raises WorkloadError "bad_target" if there is no such program.
     """
     words, folder = shlex.split(code.target), Path(code.directory)
     while len(words) > 1 and ASSIGNMENT.match(words[0]):

@@ -25,13 +25,13 @@ from .tree import Example, compiled_parts
 KNOWN, VARIABLE = "facts.json", "OMP_NUM_THREADS"
 SAME = 1e-6  # relative difference of two runs up to which they count as equal
 ROWS_ALIKE = 1e-3  # relative difference between rows of a batch and the same rows in a larger one
-KEEPS = 10  # a first call that takes this many times as long may keep its result
+KEEPS = 10  # times a later call, from which a first call suggests a cached result
 FIRST_CALLS = 3  # fresh copies that are called, since other processes may slow down one call
 FROM_INPUTS = "take the device from the inputs, instead of .cuda() in the code"
 
 
 def module(code: Code) -> dict[str, Any]:
-    """The fields of CodeFacts of a torch module; kept for the other workers (`known`)."""
+    """The fields of CodeFacts of a torch module, also written for other workers (`known`)."""
     before, notes = torch.get_num_threads(), list[str]()
     with gpu_errors(code, FROM_INPUTS), noting_variables([VARIABLE], notes):
         one = subject(code)
@@ -53,7 +53,7 @@ def known(code: Code) -> dict[str, Any]:
 def _facts(code: Code, one: Subject) -> dict[str, Any]:
     notes: list[str] = []
     if one.was_compiled:
-        notes.append("its torch.compile is taken off; compiled forms race as candidates")
+        notes.append("its torch.compile is removed; compiled forms race as candidates")
     if parts := compiled_parts(one.module):
         names = shown(", ".join(parts), 60)
         notes.append(f"parts of it are compiled ({names}), and stay so in every candidate")
@@ -66,7 +66,7 @@ def _facts(code: Code, one: Subject) -> dict[str, Any]:
         "compiled": one.was_compiled,
         **(_trained if code.train else _called)(code, one, notes),
     }
-    if (listed := Path(code.folder, MODULES)).exists():  # those that a script called
+    if (listed := Path(code.folder, MODULES)).exists():  # the modules that a script called
         ran = json.loads(listed.read_text())
         notes += map(shown, ran["notes"])
         facts |= {key: ran[key] for key in ("modules", "cut", "threads", "lingers")}
@@ -75,7 +75,7 @@ def _facts(code: Code, one: Subject) -> dict[str, Any]:
 
 
 def _trained(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
-    """The facts of a training; its inputs may come from data alone."""
+    """The facts of a training, whose inputs may come from its data."""
     found = training.examine(code, one)
     notes += found.pop("notes")
     given = _inputs(found["inputs"])
@@ -86,7 +86,6 @@ def _trained(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
 
 
 def _called(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
-    """The facts of a module that is called."""
     if one.was_training:
         notes.append("it was in training mode; its inference is measured in evaluation mode")
     batch = one.own_batch
@@ -94,7 +93,7 @@ def _called(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
     facts = {**_inputs(example), **_behaviour(one, example, notes)}
     resizes = batch is not None and _resizes(one, example, batch, facts["guard"])
     if resizes is None and not one.is_graph and code.batch != batch:  # unless --batch says so
-        batch = None  # as of images in a list, whose first axis is that of the colours
+        batch = None  # such as images in a list, whose first axis is the colours
     facts |= {"batch": batch, "checks": one.part("check") is not None}
     found = reference(code, batch, facts["guard"])
     facts["reference"] = found.source if found.is_steady else ""
@@ -181,7 +180,7 @@ def _hashes(example: Example) -> dict[str, str]:
 
 
 def _guard(one: Subject, example: Example) -> str:
-    """The first of GUARDS in which a call works; errors of the last one pass."""
+    """The first of GUARDS in which a call works; an error in the last one is raised."""
     for name in GUARDS[:-1]:
         try:
             call(one.copy(), example, within=name)
@@ -199,14 +198,14 @@ def _differ(answers: list[Any], others: list[Any]) -> bool:
         return True
     try:
         return max(errors(answers, others), default=0.0) > SAME
-    except WorkloadError:  # NaN or infinity in one of them alone
+    except WorkloadError:  # NaN or infinity in only one of them
         return True
 
 
 def _resizes(one: Subject, example: Example, batch: int, within: str) -> bool | None:
-    """Whether twice the batch works, and its last rows are those of the batch itself: along a
-    sequence, a causal module has only the first in common.  Where that is too large for the module,
-    half the batch and the batch are tried.  None where both raise."""
+    """Whether a batch of twice the size works, and its last rows give the same results alone: its
+    first rows would do so along the sequence of a causal module, too.  If that raises, the batch is
+    compared with half of it.  None if that raises as well."""
     if one.takes_batch:
         return True
     for size in filter(None, (batch, batch // 2)):
@@ -223,7 +222,7 @@ def _resizes(one: Subject, example: Example, batch: int, within: str) -> bool | 
 
 
 def _other_values(tensor: Any) -> Any:
-    """Other values that a module is likely to take too: those of other places, or 0."""
+    """Other values that a module is likely to take: half, or integers of other places, or 0."""
     if tensor.is_floating_point():
         return tensor * 0.5
     rolled = tensor.roll(1)
@@ -231,7 +230,7 @@ def _other_values(tensor: Any) -> Any:
 
 
 def _with_other_rows(tensor: Any) -> Any:
-    """Twice the rows, of which the first half differs."""
+    """Twice the rows: changed ones, then the given ones."""
     if not tensor.dim():
         return tensor
     other = tensor * 0.5 if tensor.is_floating_point() else tensor.roll(1, -1)
@@ -239,7 +238,7 @@ def _with_other_rows(tensor: Any) -> Any:
 
 
 def _convolves(module: Any) -> bool:
-    """Whether channels_last applies: 2-D convolutions, and no weight of five axes to refuse it."""
+    """Whether channels_last applies: to 2-D convolutions, if no weight has five axes."""
     flat = any(isinstance(part, (nn.Conv2d, nn.ConvTranspose2d)) for part in module.modules())
     weights = itertools.chain(module.parameters(), module.buffers())
     return flat and all(weight.dim() < 5 for weight in weights)

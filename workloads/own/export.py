@@ -1,6 +1,6 @@
 """The user's module as an ONNX model, and the places where torch.compile would split it.
 
-Exporting may crash or hang in code of others, so it gets a process of its own.
+Exporting may crash or hang in other libraries, so it has a process of its own.
 """
 
 import importlib
@@ -29,10 +29,10 @@ from .torch_file import torch_file
 from .tree import Example, tensors
 
 LARGEST_BYTES = 1_900_000_000  # for weights inside one file: protobuf ends at 2 GiB
-BROKEN = 0.1  # relative error of a graph that computes something else; the race judges closely
+BROKEN = 0.1  # relative error of a graph that computes something else; the race checks closely
 MOST_REASONS = 5
 NO_OPERATIONS = ("placeholder", "get_attr", "output")  # nodes of torch.fx that compute nothing
-# Operators of ONNX that a traced graph is full of, and a compiler is not: they compute shapes.
+# ONNX operators that compute shapes: a traced graph is full of them, a compiled one is not.
 OF_SHAPES = (
     "Cast", "Concat", "Constant", "ConstantOfShape", "Equal", "Expand", "Gather", "Identity",
     "Range", "Shape", "Slice", "Squeeze", "Unsqueeze", "Where",
@@ -42,7 +42,7 @@ ON_VALUES = "its control flow or shapes depend on the values of its inputs"
 
 
 def preload(folder: str) -> None:
-    """Import those packages for exporting that the user's folder will hide, as far as installed."""
+    """Import the installed packages for exporting that files in the user's folder would hide."""
     for name in ("onnx", "onnxscript", "onnxruntime"):
         if PathFinder.find_spec(name, [folder]) is not None:
             with suppress(ImportError):
@@ -50,14 +50,14 @@ def preload(folder: str) -> None:
 
 
 def export(
-    code: Code, subject: Subject, batch: int | None, right: Reference, *, resizes: bool
+    code: Code, subject: Subject, batch: int | None, reference: Reference, *, resizes: bool
 ) -> dict[str, Any]:
-    """Write the module as an FP32 ONNX file, for any batch where it `resizes` and that works.
+    """Write the module as an FP32 ONNX file, for any batch if it `resizes` and that works.
 
-    `right` is the reference at `batch`.  Returns the fields of ExportedCode, and the names of the
+    `reference` is that at `batch`.  Returns the fields of ExportedCode, and the names of the
     graph's `inputs`.  Tracing comes first, since it is several times faster; torch.export follows
-    where the traced graph answers something else, or may depend on the values of these inputs.
-    WorkloadError `not_exported` says in one line why neither way worked.
+    if the traced graph computes something else, or may depend on the values of these inputs.
+    WorkloadError `not_exported` if neither works.
     """
     torch.backends.mha.set_fastpath_enabled(False)  # ONNX lacks its fused operators
     file, own, reason = Path(code.folder, MODEL), subject.example(batch), Exception()
@@ -66,8 +66,8 @@ def export(
         example = subject.example(3 if batch == 2 else 2) if dynamic else own
         for traced in (True, False):
             try:
-                _write(file, subject.copy(), example, own, right, traced=traced)
-                inputs = _checked(file, own, right)
+                _write(file, subject.copy(), example, own, reference, traced=traced)
+                inputs = _checked(file, own, reference)
             except Exception as error:
                 if is_out_of_memory(error):
                     raise
@@ -82,9 +82,9 @@ def export(
 
 
 def _write(
-    file: Path, module: Any, example: Example, own: Example, right: Reference, *, traced: bool
+    file: Path, module: Any, example: Example, own: Example, reference: Reference, *, traced: bool
 ) -> None:
-    """Export what `example` shows; the axes in which `own` has other sizes stay open."""
+    """Export the module for `example`; axes in which `own` has another size stay dynamic."""
     names = [port_name(path) for path in example.tensors()]
     inputs = tuple(tensor.clone() for tensor in example.tensors().values())
     pairs = zip(inputs, own.tensors().values(), strict=True)
@@ -106,23 +106,23 @@ def _write(
             "optimize": True,
         }
     flat = _flat(module, example)
-    how |= {"input_names": names, "output_names": _outputs(right)}
+    how |= {"input_names": names, "output_names": _outputs(reference)}
     with torch.no_grad(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         torch.onnx.export(flat, inputs, str(file), **how)
     if traced and any(issubclass(each.category, torch.jit.TracerWarning) for each in caught):
-        # Most decisions of Python are about shapes, which tensors without values have too.
+        # Branches on shapes are harmless; those on values fail on tensors without any.
         flat.to("meta")(*(tensor.to("meta") for tensor in inputs))
 
 
-def _checked(file: Path, own: Example, right: Reference) -> list[str]:
+def _checked(file: Path, own: Example, reference: Reference) -> list[str]:
     """The inputs that the graph uses; WorkloadError unless ONNX Runtime agrees with torch."""
     session = cpu_session(file)
     used = [port.name for port in session.get_inputs()]
     feeds = dict(zip(used, _given(own, used), strict=True))
-    names = _outputs(right)
-    found = agreement.compare(names, [agreement.answer(session, names, feeds)], [right.outputs])
-    if (error := max(map(share, found, right.outputs), default=0.0)) > BROKEN:
+    names = _outputs(reference)
+    found = agreement.compare(names, [agreement.answer(session, names, feeds)], [reference.outputs])
+    if (error := max(map(share, found, reference.outputs), default=0.0)) > BROKEN:
         raise WorkloadError(f"the exported graph is off by {error:.0%}", code="wrong_result")
     return used
 
@@ -146,7 +146,7 @@ def breaks(subject: Subject, example: Example, within: str = "no_grad") -> dict[
     """The fields of GraphBreaks: why torch.compile would leave its graphs, such as `3x
     Tensor.item()`, and the operations in them.
 
-    WorkloadError `unsupported` where it fails or finds nothing: no call would become faster.
+    WorkloadError `unsupported` if it fails or finds nothing: no call would become faster.
     """
     try:
         with guard(guard_for(within, compiles=True)):
@@ -167,7 +167,7 @@ def breaks(subject: Subject, example: Example, within: str = "no_grad") -> dict[
 
 
 def _why(reason: str) -> str:
-    """The reason of a graph break: what it quotes as code first, or its first line."""
+    """The reason of a graph break: the first code that it quotes, or its first line."""
     if reason.startswith("generic_jump"):
         return "branch on the values of a tensor"
     named = re.search(r"`([^`\n]+)`", reason)
@@ -178,7 +178,7 @@ def archive(subject: Subject, batch: int | None, path: Path) -> list[str]:
     """Write a torch.export archive of the module with its inputs at `batch` to `path`; returns the
     modules to import before it is loaded.
 
-    WorkloadError `not_exported` where torch.export cannot follow the module.
+    WorkloadError `not_exported` if torch.export cannot follow the module.
     """
     example = subject.example(batch).mapped(lambda tensor: tensor.to(subject.code.home))
     try:
@@ -186,7 +186,7 @@ def archive(subject: Subject, batch: int | None, path: Path) -> list[str]:
             program = torch.export.export(subject.copy(), example.args, example.kwargs)
         with torch_file(path) as file:
             torch.export.save(program, file)
-        torch.export.load(path)  # it saves some outputs that it cannot load
+        torch.export.load(path)  # torch saves some outputs that it cannot load
     except OSError:
         raise
     except Exception as error:
@@ -215,13 +215,13 @@ def not_exported(name: str, error: BaseException) -> WorkloadError:
     return WorkloadError(f"{name} cannot be exported: {text}", code="not_exported")
 
 
-def _outputs(right: Reference) -> list[str]:
+def _outputs(reference: Reference) -> list[str]:
     """The names of a graph's outputs, apart from those of its inputs."""
-    return [name if name == "output" else f"output_{name}" for name in right.names]
+    return [name if name == "output" else f"output_{name}" for name in reference.names]
 
 
 def _flat(module: Any, example: Example) -> Any:
-    """`module` from the example's tensors to a tuple of tensors; all else is constant."""
+    """`module` as a function of the example's tensors that returns a tuple of tensors."""
 
     class Flat(nn.Module):  # type: ignore[misc]  # torch is not followed
         def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A user's function, called with what it says itself: `inputs` and `check` are its attributes."""
+"""A user's function, whose attributes `inputs` and `check` make arguments and check results."""
 
 import hashlib
 import inspect
@@ -32,14 +32,14 @@ from .target import (
 )
 from .tree import leaves
 
-LIMIT = 1e-3  # relative error against the first call, where the user names none
-OWN_SPREAD = 2.0  # a result may differ by this multiple of what two equal calls differ by
-MOST_DRAWN = 1 << 26  # bytes: a larger array was read rather than drawn
+LIMIT = 1e-3  # of the relative error against the first call, if the user sets none
+OWN_SPREAD = 2.0  # times the difference of two equal calls, by which a result may differ
+MOST_DRAWN = 1 << 26  # bytes of an array that may be random; a larger one was read
 MOST_SPREAD = 0.1  # results that differ by more between equal calls are not compared
 FIRST = "the result of the first call"
-# Types of concurrent.futures, dask, multiprocessing, polars, Ray and subprocess that work later.
+# Unfinished work in concurrent.futures, dask, multiprocessing, polars, Ray and subprocess.
 LAZY = ("ApplyResult", "Future", "LazyFrame", "MapResult", "ObjectRef", "Popen")
-KEEPS = 100  # a first call that takes this many times as long may keep its result
+KEEPS = 100  # times a later call, from which a first call suggests a cached result
 RETURNS = (
     "let its attribute inputs(n) return a tuple of positional arguments, a dictionary of keywords,"
     " or the only argument"
@@ -91,7 +91,7 @@ class FunctionTask(Task):
         self._result: Any = None
         self.mutated: list[str] = []  # arguments that a call changes
         self.first_s = 0.0  # time of the first call that is checked and that imports nothing
-        self.spread = 0.0  # relative difference of two equal calls; 0 where that is not asked
+        self.spread = 0.0  # relative difference of two equal calls; 0 until it is measured
         self._renew()
 
     def _renew(self) -> None:
@@ -110,7 +110,7 @@ class FunctionTask(Task):
     def step(self) -> None:
         try:
             self._result = self.function(*self._args, **self._keywords)
-        except (Exception, SystemExit) as error:  # a context around it would be timed
+        except (Exception, SystemExit) as error:  # a context manager would be timed
             given, hint = "", None
             if self._inputs is None and self.batch is not None:
                 given = f" (called with {self.batch})"
@@ -127,9 +127,9 @@ class FunctionTask(Task):
             self._renew()
 
     def check(self) -> Accuracy:
-        """By the function's own `check`, otherwise against the first call with equal arguments.
+        """Apply the function's own `check`, or compare with the first call with equal arguments.
 
-        Raises WorkloadError "wrong_result" or "user_code" where its own check rejects the result.
+        Raises WorkloadError "wrong_result" or "user_code" if its own check rejects the result.
         """
         inputs, drawn = digest(self.named), drawn_at_import(self.function)
         outcome = self._outcome()
@@ -143,7 +143,7 @@ class FunctionTask(Task):
             why = "it returns nothing"
         else:
             first_inputs, before, first, self.spread = self._first_call(inputs, drawn, outcome)
-            shared = drawn.keys() & before.keys()  # the sides of `ab` may have others
+            shared = drawn.keys() & before.keys()  # the sides of `ab` may read different ones
             apart = max((relative_error(drawn[n], before[n]) for n in shared), default=0.0)
             if inputs != first_inputs or apart > self._limit:
                 why = "its inputs, or arrays of its module, differ each time: seed them"
@@ -187,15 +187,15 @@ class FunctionTask(Task):
 def _signature(function: Any, name: str) -> inspect.Signature:
     try:
         return inspect.signature(function)
-    except (TypeError, ValueError):  # it is no function, or one of C that does not say
-        text = f"{name} is no function whose arguments Python knows"
+    except (TypeError, ValueError):  # not a function, or one in C without a signature
+        text = f"Python cannot list the arguments of {name}"
         raise unusable(text, "define a function in Python that calls or returns it") from None
 
 
 def _size(asked: int | None, takes: inspect.Signature, *, own: bool) -> int | None:
-    """`asked`, or the default of the parameter that gets n, 1 without one; None where none can.
+    """The n to pass: `asked`, else the default of its parameter, else 1; None without a parameter.
 
-    It is the first of `inputs`, or the first of the function's `own` if that has no default.
+    That is the first parameter of `inputs`, or with `own` of the function, if it has no default.
     """
     parameters = takes.parameters.values()
     positional = (p for p in parameters if p.kind in POSITIONAL)
@@ -212,7 +212,7 @@ def _size(asked: int | None, takes: inspect.Signature, *, own: bool) -> int | No
 
 
 def drawn_at_import(function: Callable[..., Any]) -> dict[str, dict[str, Any]]:
-    """The arrays of its module that a function reads, by name; ask before the first call."""
+    """The arrays of its module that a function reads, by name, as they are before any call."""
     plain = inspect.unwrap(function)
     return _arrays(plain) if inspect.isfunction(plain) else {}
 
@@ -239,7 +239,7 @@ def holds_iterator(value: Any) -> bool:
 
 
 def is_lazy(value: Any) -> bool:
-    """Whether a part of it only says how it is computed; reading a part of dask computes it."""
+    """Whether a part of it is not computed yet; to read a part of dask would compute it."""
     return any(
         type(part).__name__ in LAZY or getattr(part, "__dask_graph__", None) is not None
         for part in leaves(value, coarse=True).values()
@@ -248,7 +248,7 @@ def is_lazy(value: Any) -> bool:
 
 # --save-best copies this and the two functions below into its script: they need no other of ours.
 def arguments(make: Any, batch: int | None, device: str, number: int) -> Any:
-    """The positional arguments and the keywords that `make` returns, or n alone without it."""
+    """The positional arguments and the keywords that `make` returns, or only n without it."""
     seed_loaded(number)
     made = () if batch is None else (batch,)
     if make is not None:

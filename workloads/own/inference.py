@@ -2,7 +2,7 @@
 CUDA graph, or exported to ONNX and called by ONNX Runtime.
 
 A step of torch takes inputs from the host and leaves its outputs there, as a caller would: on a GPU
-both transfers count.  `metrics` gives the time with inputs resident apart.
+both transfers count.  `metrics` gives the time with resident inputs.
 """
 
 import copy
@@ -65,11 +65,11 @@ class ModuleTask(TorchTask):
         key = (self.code, str(self.device), "nhwc" in self.modes)
         if key not in _shared:
             _shared[key] = self.laid_out(one.on(self.device))
-        # Weights alone are shared: what a module keeps for later calls is each case's own.
+        # Only weights are shared, and no other state that calls leave in a module.
         like = _shared[key]
         try:
             return _copied(like, *like.parameters(), *like.buffers())
-        except Exception:  # it holds what cannot be copied
+        except Exception:  # it holds something that cannot be copied
             return self.laid_out(one.on(self.device))
 
     def _moved(self) -> Example:
@@ -109,7 +109,7 @@ class ModuleTask(TorchTask):
     def step(self) -> None:
         try:
             self._answer()
-        except (Exception, SystemExit):  # a context around it would be timed
+        except (Exception, SystemExit):  # a context manager would be timed
             with user_errors(self.code.name):
                 raise
 
@@ -128,7 +128,7 @@ class ModuleTask(TorchTask):
         if self.known["stateful"]:
             self._start = self.model
         self.restore()
-        return right(self.code, self.case).judge(self.code, self.case.precision, answers)
+        return reference_of(self.code, self.case).judge(self.code, self.case.precision, answers)
 
     def metrics(self) -> dict[str, float]:
         if not self.on_gpu or self.known["mutated"]:
@@ -138,7 +138,7 @@ class ModuleTask(TorchTask):
 
 
 def _copied(module: Any, *shared: Any) -> Any:
-    """A copy of the module with these tensors of its own."""
+    """A copy of the module that shares these of its tensors."""
     return copy.deepcopy(module, {id(tensor): tensor for tensor in shared})
 
 
@@ -146,7 +146,7 @@ class ExportedTask(ModelTask):
     """One run of a variant of the exported module, compared with the module in torch."""
 
     def __init__(self, case: Case, setup: Setup, code: Code) -> None:
-        self.right = right(code, case)  # first, since it writes the file that the task reads
+        self.expected = reference_of(code, case)  # first, since the task reads the file of it
         super().__init__(case, setup)
         self.code = code
 
@@ -154,10 +154,10 @@ class ExportedTask(ModelTask):
         answers = answer(self.session, self.outputs, self.inputs[0])
         if examine.known(self.code)["checks"]:
             self._ask_user(answers)
-        return self.right.judge(self.code, self.case.precision, answers)
+        return self.expected.judge(self.code, self.case.precision, answers)
 
     def _ask_user(self, answers: list[Any]) -> None:
-        """Show the user's own check the answers in the form of the module's output."""
+        """Apply the user's own check to the answers, in the form of the module's output."""
         one, waiting = subject(self.code), iter(answers)
         within = examine.known(self.code)["guard"]
         with user_errors(self.code.name):
@@ -166,13 +166,13 @@ class ExportedTask(ModelTask):
             user_check(one.part("check"), output, f"check of {self.code.name}")
 
 
-def right(code: Code, case: Case) -> Reference:
+def reference_of(code: Code, case: Case) -> Reference:
     """The reference at the batch of `case`."""
     return reference(code, case.batch, examine.known(code)["guard"])
 
 
 def user_check(check: Any, output: Any, name: str) -> None:
-    """Apply the user's own check, called `name`; WorkloadError where it rejects `output`."""
+    """Apply the user's own check, called `name`; WorkloadError if it rejects `output`."""
     with user_errors(name):
         verdict = check(output)
         if verdict is not None and not verdict:

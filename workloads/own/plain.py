@@ -13,7 +13,7 @@ from .tree import as_array, leaves
 
 HOLDING = (list, tuple, dict)
 PLAIN = (bool, int, float, complex, str, bytes, *HOLDING, type(None))
-WRONG = 2.0  # error of what has no distance, such as another shape: above any limit
+WRONG = 2.0  # error of parts without a distance, as of different shapes: above any limit
 
 
 def parts(value: Any) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def is_array(part: Any) -> bool:
 
 
 def unreadable(found: Mapping[str, Any]) -> str:
-    """The type of a part that cannot be compared; empty where all can."""
+    """The type of a part that cannot be compared; empty if all can."""
     strange = (part for part in found.values() if not (isinstance(part, PLAIN) or is_array(part)))
     return next((type(part).__name__ for part in strange), "")
 
@@ -60,7 +60,7 @@ def digest(value: Any) -> str:
 
 
 def copied(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The same parts, with data that no later call changes."""
+    """The same parts, with copies of data that a later call might change."""
     return {
         path: pickle.loads(_pickled(part)) if isinstance(part, HOLDING) else part  # noqa: S301
         for path, part in found.items()
@@ -68,7 +68,7 @@ def copied(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _pickled(part: Any) -> bytes:
-    """Equal bytes for equal data, even if equal strings in it are one object here and not there."""
+    """Equal bytes for equal data, whether or not equal strings in it are the same object."""
     file = io.BytesIO()
     pickler = pickle.Pickler(file)
     pickler.fast = isinstance(part, HOLDING)
@@ -98,7 +98,7 @@ def _apart(found: Mapping[str, Any]) -> dict[str, Any]:
 
 def _error(got: Any, wanted: Any) -> float:
     if isinstance(wanted, PLAIN) and repr(got) == repr(wanted):
-        return 0.0  # the only comparison that does without NumPy
+        return 0.0  # first, since it needs no NumPy
     if isinstance(got, HOLDING) or isinstance(wanted, HOLDING):
         pair = _apart({"": got}), _apart({"": wanted})
         if any(each.keys() != {""} for each in pair):

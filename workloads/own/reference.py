@@ -1,4 +1,4 @@
-"""What a candidate's outputs are compared with, and how far off they may be.
+"""The reference for a candidate's outputs, and the limit of their error.
 
 The rule is torchbench's (pytorch, `torch/_dynamo/utils.py`, `same`): against a reference in
 float64, a candidate's error may be a small multiple of eager FP32's own, plus a tolerance.
@@ -24,15 +24,15 @@ from .target import unusable, user_errors
 from .tree import Example, as_array, tensors
 
 MULTIPLE, LARGER = 2.0, 3.0  # times the error of eager FP32; the larger for reduced precision
-SMALL = 1000  # elements, below which a norm says little: the larger multiple too
+SMALL = 1000  # elements, below which a norm says little, so LARGER applies
 TOLERANCES = {"fp64": 1e-4, "fp32": 1e-4}
-# Tolerance of every other precision, as in the model lab.  TF32 is one: of each factor it reads as
-# many bits as FP16 has (10 of the mantissa: PyTorch notes, Numerical accuracy).
+# Tolerance of every other precision, as in the model lab.  TF32 is one, since it reads as many bits
+# of each factor as FP16 has (10 of the mantissa: PyTorch notes, Numerical accuracy).
 REDUCED = 0.02
 MOST_FLOOR = 0.1  # error of eager, beyond which nothing else can be judged
 EXACT_COST = 10.0  # times the time of a call that float64 may take
 SLOW_COST = 80.0  # the same on most GPUs: up to 64 units of FP32 for one of float64 (CUDA guide)
-HALF_RATE = (6, 0), (7, 0), (8, 0), (9, 0), (10, 0)  # compute capabilities with two for one
+HALF_RATE = (6, 0), (7, 0), (8, 0), (9, 0), (10, 0)  # compute capabilities with only two for one
 KEPT = "reference.pickle"
 GUARDS = ("inference_mode", "no_grad", "enable_grad")
 
@@ -93,7 +93,7 @@ def call(module: Any, example: Example, *, within: str = "inference_mode") -> An
 
 @contextmanager
 def plain_attention() -> Iterator[None]:
-    """Without the fast path of `nn.TransformerEncoder`, which alone fills padding with zeros."""
+    """Turn off the fast path of `nn.TransformerEncoder`, since only that fills padding with 0."""
     was_enabled = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -120,7 +120,7 @@ def arrays(output: Any) -> dict[str, Array]:
 def reference(code: Code, batch: int | None, within: str) -> Reference:
     """The reference at `batch`, computed by the first worker that needs it.
 
-    Reading it imports no torch, which a worker of ONNX Runtime would do for nothing else.
+    Reading it does not import torch, which a worker of ONNX Runtime does not need otherwise.
     """
     folder = folder_of(code, batch)
     file, new = folder / KEPT, folder / f"{KEPT}.new"
@@ -159,7 +159,7 @@ def _computed(one: Subject, batch: int | None, within: str) -> Reference:
 
 
 def affords_float64(code: Code, call_s: float) -> bool:
-    """Whether there is time for a call in float64 at home, where one takes `call_s` in FP32."""
+    """Whether there is time for a call in float64 on `code.home`, if one takes `call_s` in FP32."""
     is_fast = kind_of(code.home).on_host or (
         code.home.startswith("cuda") and torch.cuda.get_device_capability(code.home) in HALF_RATE
     )
@@ -174,15 +174,15 @@ def errors(answers: Sequence[Array], references: Sequence[Array]) -> list[float]
 
 
 def share(found: OutputAccuracy, reference: Array) -> float:
-    """The relative error of an output; of numbers that name things the share that is wrong."""
+    """The relative error of an output; of labels the share that is wrong."""
     error = found.relative_error
-    return error**2 if agreement.names_things(reference) else error
+    return error**2 if agreement.holds_labels(reference) else error
 
 
 def _in_float64(
     one: Subject, example: Example, within: str, eager: dict[str, Array]
 ) -> list[Array]:
-    """The outputs in float64; none where the module does not survive it."""
+    """The outputs in float64; [] if the module cannot compute in it."""
 
     def doubled(tensor: Any) -> Any:
         return tensor.double() if tensor.is_floating_point() else tensor

@@ -1,4 +1,4 @@
-"""What --save-best writes: the artefact of the pick, and a script that runs it as measured."""
+"""Writes the files of --save-best: those of the pick, and a script that runs it as measured."""
 
 import inspect
 import os
@@ -130,7 +130,7 @@ def save(
     """Write the folder `destination` in one piece, first under the name `hidden`, which the engine
     removes if it is left; returns the names of its `files`.
 
-    `picked` are the fields of a case, `how` those of `_Script`.  WorkloadError where the folder
+    `picked` are the fields of a case, `how` those of `_Script`.  WorkloadError if the folder
     holds something already, or the module can be neither built again nor exported.
     """
     target, written = Path(destination), Path(hidden)
@@ -173,7 +173,7 @@ class _Script:
     onnx_file: str
     setup: list[str]
     call: list[str]
-    renews: bool = False  # the inputs before each call
+    renews: bool = False  # whether each call gets fresh inputs
 
     def text(self, subject: Subject | None) -> str:
         """The text of the script; there is no subject for a function."""
@@ -200,7 +200,7 @@ class _Script:
         timed = TIMED.format(call=lines, wait=wait, renewed=renewed, timed=what)
         named = {"name": code.name, "label": self.case.label, "directory": code.directory}
         head = HEAD.format(timed=what, **named)
-        # The inputs of every call are the same: a keyword argument may be missing in the lines.
+        # The lines to paste may lack keyword arguments, which every call needs.
         return "\n".join([head, *parts, timed]).replace("model(*inputs)", "model(*inputs, **named)")
 
     def _of_function(self) -> list[str]:

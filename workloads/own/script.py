@@ -28,7 +28,7 @@ from workbench.worker.serve import LOG
 from .._shared.torch_task import end_compilers
 from .calls import Called, Run, TimeUp
 from .target import NO_CUDA_MARKS, flush_at_exit, flush_files, in_one_line, is_users, unusable
-from .tree import Example, alone, uncompiled
+from .tree import Example, uncompiled, without_parallel
 
 REMEDIES = (
     (NO_CUDA_MARKS, "pass its option for the CPU after --, such as --device cpu"),
@@ -76,7 +76,7 @@ def opened(code: Code) -> tuple[Any, Example | None]:
     (folder / MODULES).write_text(json.dumps(found))
     if why_not:
         return chosen.module, chosen.example
-    # Without what a call left in it, such as the graph of its gradients.
+    # A received module lacks what calls left in the original, such as the graph of its gradients.
     return received(code, ran.dtype)
 
 
@@ -142,7 +142,7 @@ def _last_words() -> str:
 
 
 def _threads_left() -> int:
-    """The number of threads, after the end of those that watch the bars of tqdm."""
+    """The number of threads, once the monitors of tqdm have ended."""
     for each in threading.enumerate():
         if type(each).__module__ == "tqdm._monitor":
             each.exit()  # type: ignore[attr-defined]
@@ -150,7 +150,7 @@ def _threads_left() -> int:
 
 
 def _settings() -> dict[Callable[[Any], Any], Any]:
-    """What a script may set for its process alone, by the function that restores each."""
+    """Settings that a script may change for its own process, by the function that restores each."""
     cuda, cudnn = torch.backends.cuda, torch.backends.cudnn
     return {
         torch.set_num_threads: torch.get_num_threads(),
@@ -172,7 +172,7 @@ def choose(ran: Run, name: str = "") -> Called:
     """The module called `name`, or else the one with the largest share of the script's time; in a
     training it is one that is trained, since the loss is a module too.
 
-    WorkloadError: `bad_target` if none is called so, `bad_input` if only torch.func calls it,
+    WorkloadError: `bad_target` if none has that name, `bad_input` if only torch.func calls it,
     `unsupported` if its inputs cannot be copied.
     """
     found = [module for module in ran.modules if name in ("", module.name)]
@@ -208,7 +208,7 @@ def hand_over(chosen: Called, ran: Run, code: Code) -> str | None:
 
 
 def _homes(module: Any) -> set[str]:
-    """The folders of the user's packages that define its parts, perhaps off `sys.path` again."""
+    """The folders of the user's packages that define its parts, even if no longer on `sys.path`."""
     names = {type(part).__module__.partition(".")[0] for part in module.modules()}
     found = map(sys.modules.get, names)
     places = (getattr(x, "__path__", None) or [getattr(x, "__file__", None) or "<"] for x in found)
@@ -216,8 +216,8 @@ def _homes(module: Any) -> set[str]:
 
 
 def received(code: Code, dtype: str | None = None) -> tuple[Any, Example]:
-    """The module and the inputs that `hand_over` wrote, with all tensors on the CPU; from then on
-    tensors are made with the script's default type, since its module may make some.
+    """The module and the inputs that `hand_over` wrote, with all tensors on the CPU.  New tensors
+    then get the script's default type, since its module may make some.
 
     WorkloadError `user_code` if they cannot be loaded here.
     """
@@ -236,8 +236,8 @@ def received(code: Code, dtype: str | None = None) -> tuple[Any, Example]:
         sys.path[:] = [*path, *added]
     for part in list(module.modules()):
         for name, child in part.named_children():
-            if child is not alone(child):
-                setattr(part, name, alone(child))
+            if child is not without_parallel(child):
+                setattr(part, name, without_parallel(child))
     return module, example
 
 
@@ -300,7 +300,7 @@ def _failure(script: Path, argv: list[str]) -> WorkloadError | None:
         return WorkloadError(_raised(error), code="missing_package", hint=hint)
     except TimeUp:
         raise
-    except BaseException as error:  # a cancelled task's, or a KeyboardInterrupt of its own
+    except BaseException as error:  # also a CancelledError, or a KeyboardInterrupt of its own
         traceback.print_exc()
         return _failed(_raised(error))
     finally:
@@ -317,6 +317,6 @@ def _raised(error: BaseException) -> str:
 
 
 def _failed(text: str, hint: str | None = None) -> WorkloadError:
-    """The failure in these words, with a remedy of its own where they hold a mark of REMEDIES."""
+    """The failure with this text, and the remedy that REMEDIES has for it, or else `hint`."""
     found = (remedy for marks, remedy in REMEDIES if any(mark in text for mark in marks))
     return WorkloadError(text, code="user_code", hint=next(found, hint))

@@ -1,7 +1,7 @@
-"""A user's torch module and what it is called with, the same in every worker of a run.
+"""A user's torch module and its inputs, the same in every worker of a run.
 
 The first worker that needs weights, inputs or reference outputs leaves them in `Code.folder` for
-the others: a builder may be random, and what differs cannot be compared.
+the others: a builder may be random, and results of different weights cannot be compared.
 """
 
 import copy
@@ -41,7 +41,7 @@ class Subject:
         module = uncompiled(module)
         self.is_graph = archive.is_graph(module)
         module = archive.plain(module)
-        # One that torch.jit has frozen does not say.
+        # A module frozen by torch.jit has no such attribute.
         self.was_training = getattr(module, "training", False) and not self.is_graph
         _check_values(self.name, module)
         if not code.train:
@@ -53,16 +53,16 @@ class Subject:
         self._share_weights()
 
     def part(self, name: str) -> Any:
-        """The first callable among what is `found` under this name; None without one."""
+        """The first callable of this name that is `found`; None without one."""
         return next(filter(callable, self.found(name)), None)
 
     def found(self, name: str) -> Iterator[Any]:
-        """What stands next to `build` under this name, or is an attribute of it."""
+        """The objects of this name: an attribute of `build`, and those that stand next to it."""
         return found_in((self._build, self.namespace, self.defined_in), name)
 
     @property
     def has_builder(self) -> bool:
-        """Whether a function or a class builds it, rather than an object that stands there."""
+        """Whether the target is a function or class that builds it, not the module itself."""
         return hasattr(self._build, "__qualname__")
 
     @property
@@ -103,14 +103,14 @@ class Subject:
 
     @property
     def own_batch(self) -> int | None:
-        """The batch of the user's example; None where there is no axis that all inputs share."""
+        """The batch of the user's example; None if there is no axis that all inputs share."""
         is_open = self._given is None or self._given.batch is None
         asked = self.default_batch if is_open and self.takes_batch else None
         shared = self.example(asked).batch  # refuses inputs that take no batch
         return asked or shared
 
     def example(self, batch: int | None) -> Example:
-        """The inputs at `batch`; None: the user's own."""
+        """The inputs at `batch`, or the user's own if that is None."""
         try:
             example: Example = kept(
                 self.code,
@@ -124,7 +124,7 @@ class Subject:
         return example
 
     def drawn(self, batch: int | None, count: int) -> list[Example]:
-        """Inputs from other seeds, or the example alone where `inputs(batch)` is missing."""
+        """Inputs from other seeds, or only the example if `inputs(batch)` is missing."""
         if not self.takes_batch:
             return [self.example(batch)]
         seeds = range(self.code.seed + 1, self.code.seed + 1 + count)
@@ -140,7 +140,7 @@ class Subject:
         return made
 
     def _follows(self, batch: int) -> bool:
-        """Whether an axis of the inputs is the batch: one of that size by chance does not grow."""
+        """Whether an axis of the inputs follows the batch, and not only has its size by chance."""
         sizes = (batch, batch + 1)
         return all(self._drawn(self.code.seed, size).shows(size) for size in sizes)
 
@@ -186,7 +186,7 @@ class Subject:
         return self._built_again(str(device)) or self.copy().to(device)
 
     def _moved(self, module: Any, device: Any) -> Any:
-        """The module on `device`, with what calls of a script have left in plain attributes."""
+        """The module on `device`, with tensors that a script has left in plain attributes."""
         module = module.to(device)
         for part in module.modules() if self.code.is_script else ():
             held = vars(part).items()
@@ -195,7 +195,7 @@ class Subject:
         return module
 
     def _built_again(self, device: str) -> Any:
-        """A fresh module on `device`; None where the builder returns the same one each time."""
+        """A fresh module on `device`; None if the builder returns the same one each time."""
         fresh = archive.plain(uncompiled(built(self.code, self._build, device)[0]))
         if fresh is self.module:
             fresh.to(self.code.home)  # its builder may have moved it
@@ -203,7 +203,7 @@ class Subject:
         fresh = fresh.to(device)
         fresh.load_state_dict(self.module.state_dict())
         for new, own in zip(fresh.buffers(), self.module.buffers(), strict=True):
-            new.data.copy_(own)  # those that no state dictionary keeps may be drawn at random
+            new.data.copy_(own)  # buffers outside the state dictionary may be random
         if not self.code.train:
             fresh.eval()  # in a training the builder has set what trains
         return fresh
@@ -227,7 +227,7 @@ def _are_equal(one: Any, other: Any) -> bool:
 
 # --save-best copies this into its script, as it does `maker_of`: it needs nothing of ours.
 def found_in(places: Iterable[Any], name: str) -> Iterator[Any]:
-    """The attributes called `name` of these places, except methods, as only their name fits."""
+    """The attributes called `name` of these places, except methods, which mean something else."""
     for place in places:
         found = getattr(place, name, None)
         own = inspect.getattr_static(place, name, None)
@@ -271,7 +271,7 @@ def _check_inputs(name: str, example: Example) -> None:
 @cache
 def subject(code: Code) -> Subject:
     """The subject of `code`, built once in each process."""
-    target.keep_hidden()  # before any code of the user's
+    target.keep_hidden()  # before the user's code runs
     file = code.target.partition("::")[0]
     if code.is_script:
         return Subject(code, *script.opened(code))
@@ -288,7 +288,7 @@ def subject(code: Code) -> Subject:
 
 
 def built(code: Code, build: Any, device: str) -> tuple[Any, Example | None]:
-    """The module that `build` returns, and its inputs where it returns some."""
+    """The module that `build` returns, and its inputs if it returns some."""
     from torch import nn
 
     seed_loaded(code.seed)
@@ -313,8 +313,9 @@ def folder_of(code: Code, batch: int | None) -> Path:
 
 
 def kept(code: Code, file: Path, make: Callable[[], Any]) -> Any:
-    """What the first worker made and left in `file`, whole or not at all: it may be killed."""
-    # No process can import the types of a script.
+    """The result of `make` in the first worker, which writes it to `file` in one piece, since it
+    may be killed."""
+    # No other process can import the types that a script defines.
     pickler = script.cloudpickle(code) if code.is_script else pickle
     if file.exists():  # ours, and it may hold types of the user
         return torch.load(file, map_location="cpu", weights_only=False)
@@ -333,7 +334,7 @@ def takes_device(function: Any) -> bool:
 
 
 def _required(function: Any) -> str:
-    """The parameters that a call has to name, except a device; empty where there are none."""
+    """The parameters that a call has to name, except a device; empty if there are none."""
     try:
         known = inspect.signature(function, follow_wrapped=False).parameters.values()
     except (TypeError, ValueError):  # a builtin without a signature

@@ -1,4 +1,4 @@
-"""The user's target by its name, and errors of the user's code in one line."""
+"""Finds the user's target by its name, and puts errors of the user's code in one line."""
 
 import atexit
 import difflib
@@ -29,7 +29,7 @@ NO_CUDA_MARKS = (
     "not compiled with CUDA", "No CUDA GPUs", "no NVIDIA driver", "CUDA-capable",
     "deserialize object on a CUDA device", "cudaErrorNoDevice", "cudaErrorInsufficientDriver",
 )  # fmt: skip
-# Names of files that are ours, and of those that are not the user's, start like this.
+# Beginnings of file names: of ours, and of all that are not the user's.
 _OURS = ("<", str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "workbench"))
 _OTHERS = (
     *_OURS,
@@ -43,7 +43,7 @@ _ignored: set[str] = set()  # variables of HIDING that the user's code set in va
 
 
 class _Blind(os._Environ[str]):
-    """The environment of a worker that is to see no GPU: user code often sets what hides them."""
+    """The environment of a worker that must see no GPU: the variables of HIDING stay empty."""
 
     def __setitem__(self, key: str, value: str) -> None:
         if key in HIDING:
@@ -52,7 +52,7 @@ class _Blind(os._Environ[str]):
 
 
 def keep_hidden() -> None:
-    """Keep GPUs hidden where they are: else candidates on the CPU would compute on one."""
+    """Keep GPUs hidden if they are now, so that candidates of the CPU cannot compute on one."""
     if any(os.environ.get(name) == "" for name in HIDING):
         os.environ.__class__ = _Blind
 
@@ -119,7 +119,7 @@ def search_first(folder: str) -> None:
 
 @cache
 def flush_at_exit() -> None:
-    """Have files that the user's code leaves open written to the end: workers end by os._exit."""
+    """Flush files that the user's code leaves open at exit, since workers end by os._exit."""
     atexit.register(flush_files)
 
 
@@ -136,7 +136,7 @@ def user_errors(what: str, hint: str | None = None) -> Iterator[None]:
     """Raise an error of the user's code, or its SystemExit, as a WorkloadError "user_code" that
     names `what` and the user's innermost line, with `hint` as its remedy.
 
-    Lack of memory is "no_memory".  Errors for which workers have words stay as they are: a
+    Lack of memory is "no_memory".  Errors that a worker explains itself are not changed: a
     WorkloadError, a missing package, a GPU that is lost to the process.
     """
     try:
@@ -157,7 +157,7 @@ def noting_variables(names: Iterable[str], notes: list[str]) -> Iterator[None]:
     before = {name: os.environ.get(name) for name in (*names, *HIDING)}
     yield
     sets = [n for n, value in before.items() if os.environ.get(n) != value or n in _ignored]
-    notes += [f"it sets {name}, which is not part of the code as written" for name in sets]
+    notes += [f"it sets {name}, perhaps too late to have an effect" for name in sets]
 
 
 @contextmanager
@@ -173,7 +173,7 @@ def gpu_errors(code: Code, hint: str) -> Iterator[None]:
 
 
 def origin(error: BaseException) -> BaseException:
-    """The first of the errors that caused `error`, which may be one of its own causes."""
+    """The root cause of `error`; a chain of causes may be a cycle."""
     chain = [error]
     while (before := chain[-1].__cause__) is not None and before not in chain:
         chain.append(before)
@@ -181,8 +181,8 @@ def origin(error: BaseException) -> BaseException:
 
 
 def in_one_line(error: BaseException) -> str:
-    """`KeyError: 'lr' (train.py:12)`: the error, the one that caused it, the user's line of
-    the latter, if it has one."""
+    """`KeyError: 'lr' (train.py:12)`: the error, its root cause if that says more, and the user's
+    line."""
     text, caused = first_line(error), first_line(origin(error))
     if (caused.partition(": ")[2] or caused) not in text:
         text = f"{text.rstrip(':')}; the cause is {caused}"
@@ -190,8 +190,8 @@ def in_one_line(error: BaseException) -> str:
 
 
 def _users_line(error: BaseException) -> str:
-    """` (train.py:12)`: the innermost line of the user's, else ` (peft/lora.py:7)` of a package
-    other than torch; empty where there is none."""
+    """` (train.py:12)`: the innermost line of the user's code, else ` (peft/lora.py:7)` of a
+    package other than torch, else empty."""
     chain = (error, origin(error))
     frames = [frame for each in chain for frame in traceback.extract_tb(each.__traceback__)]
     users = [frame for frame in frames if is_users(frame.filename)]
@@ -204,8 +204,8 @@ def _users_line(error: BaseException) -> str:
 
 
 def kept_result(first_s: float, later_s: float, factor: float) -> list[str]:
-    """A note where a first call takes `factor` times as long as a later one with equal inputs, and
-    more than a start does, as if the code compiled, or kept its result; empty otherwise."""
+    """A note if a first call takes over `factor` times as long as a later one with equal inputs, as
+    if the code compiled or cached its result; else empty.  Within START_S it may just be slow."""
     if first_s <= max(START_S, factor * later_s):
         return []
     times = f"a first call takes {first_s / later_s:.0f}x as long as a later one with equal inputs"
@@ -224,7 +224,7 @@ def _is_packages(file: str) -> bool:
 
 
 def unusable(message: str, hint: str | None = None) -> WorkloadError:
-    """What the user handed over cannot be timed or compared."""
+    """An error about input of the user's that cannot be timed or compared."""
     return WorkloadError(message, code="bad_input", hint=hint)
 
 

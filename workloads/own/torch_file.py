@@ -1,4 +1,4 @@
-"""Files that torch writes."""
+"""A file for torch's writers that survives a full disk."""
 
 import io
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ from typing import IO, Any
 
 @contextmanager
 def torch_file(path: Path) -> Iterator[io.RawIOBase]:
-    """A file for torch's writers, which end the process where a write fails, as on a full disk: it
-    raises that OSError at its end."""
+    """A file for torch's writers, which would end the process if a write fails: the error of a
+    write is raised at the end of the block instead."""
     with path.open("wb") as file:
         writing = _Writing(file)
         yield writing

@@ -35,8 +35,8 @@ NO_DATA = "it defines no dataset or loader, so each step has the same inputs, an
 class Training(FedTraining):
     """One step is one optimiser step; a sample is the mean of `params["batches"]` of them.
 
-    Loaders that work in step deliver their batches together, so with data only whole rounds of
-    them have comparable times.
+    Loaders that work in step deliver their batches together, so only whole rounds of them have
+    comparable times.
     """
 
     is_users_code = True
@@ -91,14 +91,14 @@ class Training(FedTraining):
         return mapped(batch, lambda x: self.moved(x, non_blocking=pinned, copy=fresh), inside=True)
 
     def check(self) -> Accuracy:
-        """Compare loss and gradients of one batch at the initial weights, without chance."""
+        """Compare loss and gradients of one batch at the initial weights, with a fixed seed."""
         batch, frozen, reference = self._reference()
         with user_errors(self.one.name):
             found = self.gradient(batch, seed=self.code.seed, frozen=frozen)
         return reference.judge(self.code, self.case.precision, as_outputs(*found))
 
     def _reference(self) -> tuple[Any, bool, Reference]:
-        """What is in KEPT, computed by the first worker that needs it."""
+        """The contents of KEPT, computed by the first worker that needs them."""
 
         def made() -> tuple[Any, bool, Reference]:
             batch = self.parts.sample(self.case.batch, self.code.seed)
@@ -112,8 +112,8 @@ class Training(FedTraining):
 
 
 def computed(parts: TrainingParts, batch: Any, seed: int) -> tuple[bool, Reference]:
-    """Loss and gradients on a batch by eager torch on the CPU, in evaluation mode (True) if that
-    makes a difference: a compiled module is compiled again for it."""
+    """Whether to check in evaluation mode, and the loss and gradients of eager torch on a batch.
+    The mode changes only if that matters, since a compiled module is compiled again for it."""
 
     def eager(*, frozen: bool = False, double: bool = False, drawn: int = seed) -> list[Array]:
         module = training_mode(parts.one.copy())
@@ -130,27 +130,28 @@ def computed(parts: TrainingParts, batch: Any, seed: int) -> tuple[bool, Referen
 
     frozen, plain = False, eager()
     with suppress(Exception):  # some modules return something else in evaluation mode
-        calm = eager(frozen=True)
-        if max(errors(plain, calm)) > SAME:
-            frozen, plain = True, calm
-    # Random numbers that remain are drawn in another way on a GPU and in compiled code.
+        evaluated = eager(frozen=True)
+        if max(errors(plain, evaluated)) > SAME:
+            frozen, plain = True, evaluated
+    # Another seed shows the effect of remaining random numbers, which compiled code draws
+    # differently, as does a GPU.
     began = time.perf_counter()
     other = eager(frozen=frozen, drawn=seed + 1)
     took_s = time.perf_counter() - began
     exact, source = plain, "gradients of eager FP32"
     # On a CPU a step in float64 takes only about twice as long.
     if kind_of(parts.one.code.home).on_host or affords_float64(parts.one.code, took_s):
-        with suppress(Exception):  # some modules name their types
+        with suppress(Exception):  # some modules fix their types
             exact, source = eager(frozen=frozen, double=True), "gradients of eager float64"
     floors = [max(pair) for pair in zip(errors(plain, exact), errors(other, plain), strict=True)]
     return frozen, Reference(["loss", "gradients"], exact, floors, source, REDUCED)
 
 
 def examine(code: Code, one: Subject) -> dict[str, Any]:
-    """What is known about a training before it is timed.
+    """Facts about a training before it is timed.
 
     Returns fields of CodeFacts, of which `batch` is None without data; `inputs` is an Example.
-    WorkloadError "bad_input" where there is no loss to minimise.
+    WorkloadError "bad_input" if there is no loss to minimise.
     """
     task = Training(Case(OWN, code.home, "torch", "fp32"), Setup(), code, one)
     parts, impossible = task.parts, {}
@@ -161,12 +162,12 @@ def examine(code: Code, one: Subject) -> dict[str, Any]:
         raise unusable(f"the loss of {one.name} is {value}")
     try:
         parts.optimiser(task.network, fused=True)
-    except Exception as error:  # some need what torch's own do not
+    except Exception as error:  # the user's may need further arguments
         impossible["fused"] = first_line(error)
     notes = ["loss and gradients of one step are checked; where training ends up is not"]
     own = next(one.found("optimizer"), None)
     if parts.optimizer is None:
-        found = f"its optimizer is a {type(own).__name__}, no function and no optimizer of torch"
+        found = f"its optimizer is a {type(own).__name__}, neither a function nor one of torch's"
         notes.append(f"{'it defines no optimizer' if own is None else found}, {NO_OPTIMIZER}")
     if len(getattr(own, "param_groups", ())) > 1:
         notes.append(ONE_GROUP)
@@ -189,7 +190,7 @@ def examine(code: Code, one: Subject) -> dict[str, Any]:
 
 
 def training_mode(module: Any) -> Any:
-    """The module for training; parts that its builder has frozen stay so, unless all of it is."""
+    """The module in training mode; if its builder set that, parts in evaluation mode stay so."""
     if not module.training:
         module.train()  # a class may override it, and return nothing
     return module

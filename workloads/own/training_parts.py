@@ -2,8 +2,8 @@
 
 `loss(output)` or `loss(output, batch)`, `optimizer(parameters)` or `optimizer(model)`, and
 `dataset()` with `collate`, or `loader(batch_size, num_workers, pin_memory)`; `dataset` and `loader`
-may be such objects instead, and a loader that takes less is called once for such an object.  All
-are optional where the module returns its loss.
+may be such objects instead.  A `loader` with fewer parameters is called once and must return a
+DataLoader.  All are optional if the module returns its loss.
 """
 
 import copy
@@ -48,7 +48,7 @@ class TrainingParts:
         if isinstance(one.module, torch.jit.ScriptModule):  # its copies have no weights to optimise
             raise unusable(f"{one.name} is compiled by torch.jit", "train the module without it")
         self.one = one
-        self.starts: Any = None  # a DataLoader's function that prepares each of its processes
+        self.worker_init: Any = None  # worker_init_fn of the user's DataLoader
         self.resizable = True  # whether its data come in batches of any size
         self.optimizer = next(filter(None, map(maker_of, one.found("optimizer"))), None)
         self.batch = one.code.batch or DEFAULT_BATCH
@@ -77,19 +77,19 @@ class TrainingParts:
             made = loader(**{name: x for name, x in settings.items() if name in taken})
         if isinstance(made, DataLoader):
             return made
-        text = f"loader of {self.one.name} returns a {type(made).__name__}, no DataLoader"
+        text = f"loader of {self.one.name} returns a {type(made).__name__}, not a DataLoader"
         raise unusable(text, f"let it take {', '.join(LOADING)}")
 
     def _take_held(self, held: Sequence[Any]) -> None:
-        """Take a data set that stands next to `build`, or that of a DataLoader there, as torch's
-        own loader would; a loader that makes its own batches is taken itself."""
+        """Take a data set that stands next to `build`, or the one in a DataLoader there.  A loader
+        with batches of its own is taken whole."""
         from torch.utils.data import DataLoader, Dataset
 
         for found in reversed(held):  # loaders, then data sets, which replace theirs; nearest last
             if isinstance(found, DataLoader) and found.batch_size is not None:
                 self.batch = self.one.code.batch or found.batch_size
                 self.collate = self.collate or found.collate_fn
-                self.starts = found.worker_init_fn
+                self.worker_init = found.worker_init_fn
                 self.dataset, self.loader = partial(copy.copy, found.dataset), None
                 self.resizable = True
             elif isinstance(found, DataLoader):
@@ -101,10 +101,10 @@ class TrainingParts:
     def arguments(self, batch: Any) -> Example:
         """The arguments of the module for a batch.
 
-        A dictionary is passed by keyword, as far as `forward` names its keys, and whole if it names
-        none.  A list or tuple is passed by position, without its last entry where `loss` takes the
-        batch too; inputs without data keep that if `forward` needs it.  A `forward(batch)` that
-        returns its loss gets it whole.
+        A dictionary is passed by keyword, limited to the names in `forward`, or whole if there are
+        none.  A list or tuple is passed by position, without its last entry if `loss` takes the
+        batch too; inputs without data keep that entry if `forward` needs it.  A `forward(batch)`
+        that returns its loss gets the whole batch.
         """
         if isinstance(batch, Example):
             has_target = self.judges_batch and not batch.kwargs and len(batch.args) > self._least
@@ -125,7 +125,7 @@ class TrainingParts:
         return {key: x for key, x in given.items() if self._names is None or key in self._names}
 
     def loss_on(self, module: Any, batch: Any) -> Any:
-        """The loss of `module`; WorkloadError "bad_input" where it is no scalar."""
+        """The loss of `module`; WorkloadError "bad_input" if it is not a scalar."""
         example = self.arguments(batch)
         output = module(*example.args, **example.kwargs)
         if self._judges_target:
@@ -144,7 +144,7 @@ class TrainingParts:
         raise self._no_loss(f"{where} gives a {type(loss).__name__}{shape}, not a scalar loss")
 
     def _loss_of(self, output: Any, given: Any, hint: str) -> Any:
-        """The user's loss; one that takes something else shows it by its error."""
+        """The user's loss; an error of these types suggests that it takes something else."""
         try:
             return self.loss(output, given)
         except (AttributeError, TypeError):
@@ -174,7 +174,7 @@ class TrainingParts:
         return unusable(text, HINT if self.data else HINT + WITH_TARGET)
 
     def optimiser(self, module: Any, *, fused: bool = False) -> Any:
-        """The user's optimiser, else AdamW; `fused`: in one kernel, or else a WorkloadError."""
+        """The user's optimiser, else AdamW; WorkloadError if its `fused` form does not exist."""
         if not any(weight.requires_grad for weight in module.parameters()):
             raise unusable(f"{self.one.name} has no weights that require gradients")
         with user_errors(f"optimizer of {self.one.name}"):
@@ -192,7 +192,7 @@ class TrainingParts:
         return kind([{**g, "fused": True, "foreach": None} for g in made.param_groups], fused=True)
 
     def batches(self, size: int | None, workers: int, pin: bool, seed: int) -> Batches:
-        """Endless batches, the example's inputs where there are no data.
+        """Endless batches; the example's inputs if there are no data.
 
         A smaller one at the end of an epoch is skipped.  Closing the iterator ends the loaders.
         """
@@ -208,7 +208,7 @@ class TrainingParts:
                 rows, count = None, _count(loader)
                 for number, batch in enumerate(_named(what, loader), 1):
                     rows = rows_of(batch) if rows is None else rows
-                    # Other sizes within an epoch are no fault: a first axis may be the time.
+                    # Sizes may differ within an epoch, since the first axis may be the time.
                     if number == 1 or number != count or rows_of(batch) >= rows:
                         yield batch
                 if rows is None:
@@ -224,17 +224,17 @@ class TrainingParts:
             return self.loader(batch_size=size, num_workers=workers, pin_memory=pin)
         data = self.dataset()
         settings = {"num_workers": workers, "pin_memory": pin, "collate_fn": self.collate}
-        settings["worker_init_fn"] = self.starts
+        settings["worker_init_fn"] = self.worker_init
         if isinstance(data, IterableDataset):
             return DataLoader(data, size, drop_last=True, **settings)
         if not len(data):
             return ()
-        # An endless epoch: its loaders persist.
+        # One endless epoch, since its loaders would end with it.
         sampler = RandomSampler(data, replacement=True, num_samples=ENDLESS)
         return DataLoader(data, size, sampler=sampler, **settings)
 
     def sample(self, size: int | None, seed: int) -> Any:
-        """One batch, read here from a fresh data set, whose files no loader must inherit."""
+        """One batch, read here from a fresh data set: loaders must not inherit open files."""
         return next(self.batches(size, 0, False, seed))
 
 
@@ -256,7 +256,7 @@ def maker_of(found: Any) -> Any:
 
 
 def _like(found: Any, *, num_workers: int, pin_memory: bool, **_: object) -> Any:
-    """A loader like a DataLoader that makes its own batches, with other processes."""
+    """A copy of a DataLoader with batches of its own, with another number of processes."""
     from torch.utils.data import DataLoader, IterableDataset
 
     settings = {"num_workers": num_workers, "pin_memory": pin_memory}
@@ -270,7 +270,7 @@ def _like(found: Any, *, num_workers: int, pin_memory: bool, **_: object) -> Any
 
 
 def _named(what: str, loader: Any) -> Iterator[Any]:
-    """The batches of one epoch; an error in a loader's process is named, not its wrapper."""
+    """The batches of one epoch; an error in a loader's process is raised without its wrapper."""
     # Python 3.14 forks no loaders unless it is asked to.
     context = getattr(loader, "multiprocessing_context", None) or multiprocessing
     is_forked = not getattr(loader, "num_workers", 0) or context.get_start_method() == "fork"
@@ -296,14 +296,14 @@ def as_given(batch: Any) -> Any:
 
 
 def _is_indexed(found: Any) -> bool:
-    """Whether it yields samples by number, as lists and the data sets of other libraries do."""
+    """Whether it has samples by number, as lists and the data sets of other libraries have."""
     is_sized = hasattr(found, "__len__") and hasattr(found, "__getitem__")
     return is_sized and not isinstance(found, (str, bytes, Mapping, type))
 
 
 def _takes_target(function: Any) -> bool:
-    """Whether it takes the target alone: a loss of torch, such as `F.mse_loss`, or a module of an
-    installed package, such as MONAI's `DiceLoss()`."""
+    """Whether it takes only the target, as losses of torch do, such as `F.mse_loss`, and modules of
+    installed packages, such as MONAI's `DiceLoss()`."""
     function = function.func if isinstance(function, partial) else function
     is_module = isinstance(function, torch.nn.Module)
     name = str(getattr(type(function) if is_module else function, "__module__", ""))
@@ -312,7 +312,7 @@ def _takes_target(function: Any) -> bool:
 
 
 def _count(loader: Any) -> int | None:
-    """The number of batches of an epoch; None where the loader does not know."""
+    """The number of batches of an epoch; None if the loader does not know."""
     try:
         return len(loader)
     except TypeError:

@@ -19,15 +19,15 @@ DEEPEST = 100  # levels of containers in data
 
 
 def leaves(tree: Any, *, coarse: bool = False) -> dict[str, Any]:
-    """The values in `tree` that are no containers, by path: `0`, `logits` or `past.0.1`; `coarse`:
-    plain data counts as one value (see `is_data`)."""
+    """The values in `tree` that are not containers, by path: `0`, `logits` or `past.0.1`.  With
+    `coarse`, plain data counts as one value (see `is_data`)."""
     return {path: leaf for path, _, leaf in _walk(tree, coarse=coarse)}
 
 
 def is_data(tree: Any) -> bool:
-    """Whether it holds Python's own numbers, texts, lists, tuples and dictionaries alone.
+    """Whether it consists of Python's own numbers, texts, lists, tuples and dictionaries.
 
-    It is read level by level: there may be a million records.
+    It is read level by level, since there may be a million records.
     """
     level = [tree]
     for _ in range(DEEPEST):
@@ -81,9 +81,9 @@ def _tensors_inside(tree: Any) -> Iterator[tuple[str, str, Any]]:
 
 
 def mapped(tree: Any, function: Callable[[Any], Any], *, inside: bool = False) -> Any:
-    """A copy of `tree` with `function(tensor)` in the place of each tensor; `inside`: also of those
-    in the attributes of other objects, such as graphs and caches, which are copied even if they
-    are empty, since a call may fill them."""
+    """A copy of `tree` with `function(tensor)` in place of each tensor; with `inside`, also in the
+    attributes of other objects, such as graphs and caches.  Empty ones are copied too, since a call
+    may fill them."""
     if isinstance(tree, torch.Tensor):
         return function(tree)
     held = _contents(tree)
@@ -112,7 +112,7 @@ def mapped(tree: Any, function: Callable[[Any], Any], *, inside: bool = False) -
 
 
 def _copied(tree: Any, function: Callable[[Any], Any]) -> Any:
-    """A copy of an object with `function(tensor)` in the place of each tensor."""
+    """A copy of an object with `function(tensor)` in place of each tensor."""
     if not _is_plain(tree):
         return tree
     try:
@@ -153,10 +153,10 @@ def _attributes(tree: Any) -> Mapping[str, Any] | None:
 
 
 def _is_plain(tree: Any) -> bool:
-    """Whether it is an object with attributes, no tensor, module, function or class."""
+    """Whether it is an object with attributes, but not a tensor, module, function or class."""
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(tree, "__dict__"):
-        return False  # a worker of functions would import it for nothing else
+        return False  # a worker of functions does not import torch otherwise
     return not isinstance(tree, (torch.Tensor, torch.nn.Module, type)) and not callable(tree)
 
 
@@ -173,7 +173,8 @@ def _holds(tree: Any, seen: set[int]) -> bool:
 
 
 def module_with_inputs(found: Any) -> tuple[Any, Example | None] | None:
-    """The parts of a module, `(module, args)` or `(module, args, kwargs)`; None: it is none."""
+    """The module in `module`, `(module, args)` or `(module, args, kwargs)` and its inputs, if it
+    has some; None if `found` is none of these."""
     module, *given = found if isinstance(found, (tuple, list)) and found else (found,)
     if not isinstance(module, nn.Module) or len(given) > 2:
         return None
@@ -181,7 +182,7 @@ def module_with_inputs(found: Any) -> tuple[Any, Example | None] | None:
         return module, None
     if len(given) == 2:
         args, kwargs = given
-    elif _are_keywords(given[0]) and binds(inside(module).forward, **given[0]):
+    elif _are_keywords(given[0]) and binds(unwrapped(module).forward, **given[0]):
         args, kwargs = (), given[0]
     else:
         args, kwargs = given[0], {}
@@ -193,13 +194,13 @@ def _are_keywords(given: Any) -> bool:
     return isinstance(given, Mapping) and all(isinstance(key, str) for key in given)
 
 
-def inside(module: Any) -> Any:
-    """The module inside that of torch.compile; any other as it is."""
+def unwrapped(module: Any) -> Any:
+    """The module inside that of torch.compile; any other unchanged."""
     return getattr(module, "_orig_mod", module)
 
 
-def alone(module: Any) -> Any:
-    """The module in DataParallel, which wants its weights on a certain GPU; any other as it is."""
+def without_parallel(module: Any) -> Any:
+    """The module in DataParallel, which wants its weights on a certain GPU; any other unchanged."""
     wrappers = nn.DataParallel, nn.parallel.DistributedDataParallel
     return module.module if isinstance(module, wrappers) else module
 
@@ -212,7 +213,7 @@ def is_compiled(module: Any) -> bool:
 
 def uncompiled(module: Any) -> Any:
     """The module inside that of torch.compile, or itself, no longer compiled in place."""
-    module = inside(module)
+    module = unwrapped(module)
     if _has_compiled_forward(module):
         del module.forward  # it hid that of the class
     module._compiled_call_impl = None
@@ -227,7 +228,7 @@ def compiled_parts(module: Any) -> list[str]:
     """The parts that every copy compiles too: wrapped ones, and those of a compiled class."""
 
     def stays(part: Any) -> bool:
-        forward = getattr(type(part), "forward", None)  # TorchScript's exists on instances alone
+        forward = getattr(type(part), "forward", None)  # TorchScript's exists on instances only
         is_wrapped = hasattr(forward, "_torchdynamo_orig_callable")
         is_compiled = is_wrapped and not hasattr(forward, "_torchdynamo_disable")
         return is_compiled or hasattr(part, "_orig_mod")
@@ -265,7 +266,7 @@ class Example:
         return {path: tensor for path, _, tensor in _tensors_inside(self._named)}
 
     def places(self) -> dict[str, str]:
-        """By name the Python that leads to each tensor from `inputs` or `named`."""
+        """The Python that leads to each tensor from `inputs` or `named`, by the tensor's name."""
         found = _tensors_inside(self._named)
         roots = {True: "inputs", False: "named"}
         return {name: f"{roots[name[:1].isdigit()]}{place}" for name, place, _ in found}
@@ -275,7 +276,7 @@ class Example:
         return {**dict(enumerate(self.args)), **self.kwargs}
 
     def mapped(self, function: Callable[[Any], Any]) -> Example:
-        """The same arguments with `function(tensor)` in the place of each tensor."""
+        """The same arguments with `function(tensor)` in place of each tensor."""
         changed = partial(mapped, function=function, inside=True)
         return Example(changed(self.args), changed(self.kwargs))
 

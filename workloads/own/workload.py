@@ -28,7 +28,7 @@ class Own(Workload):
     variants: ClassVar[tuple[Variant, ...]] = ()  # the engine chooses
 
     def work(self, case: Case) -> Work:
-        """Nothing is known about its operations and memory."""
+        """Its operations and memory are unknown."""
         item = "samples" if case.batch else "runs"
         when = "step" if case.backend in ("torch", *ONNX_BACKENDS) else ""
         return Work(None, None, case.batch or 1, item, memory_bytes=0.0, transfers=when)
@@ -39,7 +39,7 @@ class Own(Workload):
             with setup.phase("build"):
                 return function.FunctionTask(case, code)
         if code.kind == COMMAND:
-            command.own_processes()
+            command.adopt_processes()
             return command.CommandTask(code, case)
         if case.backend in ONNX_BACKENDS:
             return inference.ExportedTask(case, setup, code)
@@ -61,8 +61,8 @@ class Own(Workload):
         """Export for all `batches` where that works, with inputs for each."""
         export.preload(code.directory)
         one = subject(code)
-        right = reference(code, batches[0], str(examine.known(code)["guard"]))
-        made = export.export(code, one, batches[0], right, resizes=len(batches) > 1)
+        expected = reference(code, batches[0], str(examine.known(code)["guard"]))
+        made = export.export(code, one, batches[0], expected, resizes=len(batches) > 1)
         for batch in batches if made["dynamic"] else batches[:1]:
             export.hand_over(code, one, batch, made["inputs"])
         return made
@@ -71,7 +71,7 @@ class Own(Workload):
         one = subject(code)
         if not code.train:
             return export.breaks(one, one.example(batch), str(examine.known(code)["guard"]))
-        parts = TrainingParts(one)  # its inputs may come from data alone
+        parts = TrainingParts(one)  # its inputs may come from its data
         return export.breaks(one, parts.arguments(parts.sample(batch, code.seed)))
 
     def _save(self, code: Code, **details: Any) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from workloads.lab.agreement import names_things, sums
+from workloads.lab.agreement import holds_labels, sums
 
 
 @pytest.mark.parametrize(
@@ -11,7 +11,7 @@ from workloads.lab.agreement import names_things, sums
     [("uint8", False), ("int16", False), ("int32", True), ("int64", True), ("bool", True)],
 )
 def test_small_integers_are_quantities_and_wide_ones_labels(kind: str, names: bool) -> None:
-    assert names_things(np.ones(3, kind)) == names
+    assert holds_labels(np.ones(3, kind)) == names
 
 
 def test_a_grey_level_off_by_one_is_a_small_error() -> None:

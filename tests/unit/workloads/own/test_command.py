@@ -22,7 +22,7 @@ PYTHON = shlex.quote(sys.executable)
 
 @pytest.fixture(autouse=True)
 def _no_process_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "own_processes", lambda: None)
+    monkeypatch.setattr(command, "adopt_processes", lambda: None)
 
 
 def _task(code, text: str, **given: object):

@@ -60,7 +60,7 @@ def test_variables_that_come_too_late_are_noted(examined, monkeypatch: pytest.Mo
     _, facts = examined("by_variable")
     assert facts["threads"] is None, "it counts where torch is imported after it alone"
     for name in "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES":
-        assert f"it sets {name}, which is not part of the code as written" in facts["notes"]
+        assert f"it sets {name}, perhaps too late to have an effect" in facts["notes"]
 
 
 def test_state_and_changed_inputs_are_found(examined) -> None:
@@ -92,7 +92,7 @@ def test_padding_is_no_chance(examined) -> None:
 def test_a_compiled_module_is_raced_without_it_and_that_is_said(examined) -> None:
     _, facts = examined("compiled")
     assert facts["compiled"] and not examined("linear")[1]["compiled"]
-    assert any("torch.compile is taken off" in note for note in facts["notes"])
+    assert any("torch.compile is removed" in note for note in facts["notes"])
     notes = examined("partly_compiled")[1]["notes"]
     assert "parts of it are compiled (1), and stay so in every candidate" in notes
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from workloads.own import script
-from workloads.own.calls import modal_parts, ways
+from workloads.own.calls import circumstances, modal_parts
 
 ROOT = Path(__file__).parents[4]
 OWN = ROOT / "tests" / "fixtures" / "own"
@@ -161,8 +161,8 @@ class Plain(torch.nn.Module):
 )
 def test_training_mode_counts_where_it_changes_something(module: Any, noted: bool) -> None:
     parts = modal_parts(module)
-    assert ("in training mode" in ways(module, parts)) == noted
-    assert "in training mode" not in ways(module.eval(), parts)
+    assert ("in training mode" in circumstances(module, parts)) == noted
+    assert "in training mode" not in circumstances(module.eval(), parts)
 
 
 def test_the_threads_that_a_script_sets_are_known(outcomes: Outcomes) -> None:

@@ -223,7 +223,11 @@ def test_a_dictionary_goes_to_what_forward_takes() -> None:
         ({"dataset": list}, "bad_input", "dataset of net:build yields no batch"),
         ({"dataset": lambda: 1 / 0}, "user_code", "dataset of net:build.* ZeroDivisionError"),
         ({"loader": lambda **_: []}, "bad_input", "loader of net:build yields no batch"),
-        ({"loader": lambda: []}, "bad_input", "loader of net:build returns a list, no DataLoader"),
+        (
+            {"loader": lambda: []},
+            "bad_input",
+            "loader of net:build returns a list, not a DataLoader",
+        ),
         ({"loader": lambda: 1 / 0}, "user_code", "loader of net:build: ZeroDivisionError"),
         ({"optimizer": torch.optim.LBFGS}, "bad_input", "its optimizer LBFGS needs a closure"),
     ],

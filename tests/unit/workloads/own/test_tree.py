@@ -10,11 +10,11 @@ from workloads.own.subject import as_example
 from workloads.own.tree import (
     Example,
     compiled_parts,
-    inside,
     is_compiled,
     mapped,
     module_with_inputs,
     uncompiled,
+    unwrapped,
 )
 
 
@@ -38,7 +38,7 @@ def test_a_dictionary_next_to_the_module_holds_keywords_and_a_compiled_module_is
 ):
     plain = torch.nn.Linear(3, 2)
     module, example = module_with_inputs((torch.compile(plain), {"input": torch.ones(1, 3)}))
-    assert inside(module) is plain
+    assert unwrapped(module) is plain
     assert example.args == () and list(example.kwargs) == ["input"]
 
     class Whole(torch.nn.Module):
