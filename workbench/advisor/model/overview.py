@@ -24,12 +24,6 @@ OPTIONS = {NO_SPIN: "spinning off", EXTENDED: "extended optimisations only"}
 _BACKEND = re.compile(r"\b(cpu|\w+:\d+)([ /])onnxruntime[ /]([^\s,;:]+)")
 
 
-def row_of(report: Report) -> Row | None:
-    """The row of the model; None before it is planned, and in other runs."""
-    rows = report.rows.values()
-    return next((row for row in rows if row.plan.workload == MODEL_WORKLOAD), None)
-
-
 def variant_of(case: Case) -> str:
     return "-".join(filter(None, (case.precision, case.quantization)))
 
@@ -100,7 +94,7 @@ def original(row: Row, facts: ModelFacts, kind: str) -> Candidate | None:
 
 def ranked_candidates(report: Report) -> list[RankedCandidate]:
     """All candidates: the measured ones from best to worst, then the others as planned."""
-    row, model = row_of(report), report.model
+    row, model = report.subject_row, report.model
     if row is None or model is None:
         return []
     sizes = {built.recipe: built.size_bytes for built in model.built}
@@ -123,7 +117,7 @@ def ranked_candidates(report: Report) -> list[RankedCandidate]:
 
 def recommendation(report: Report) -> list[str]:
     """The variant to ship, its gain and any tie, or why there is no recommendation."""
-    row, model = row_of(report), report.model
+    row, model = report.subject_row, report.model
     if row is None or model is None:
         return []
     verdict, pick, facts = row.verdict, row.picked, model.facts
@@ -189,7 +183,7 @@ def _refuted(pick: Candidate, row: Row, facts: ModelFacts) -> Iterator[str]:
 def compared(report: Report, case: str | None = None) -> Explanation | None:
     """The explanation with operators to compare: of `case`, else of the pick, else of the best
     other variant; None where no two were profiled."""
-    row = row_of(report)
+    row = report.subject_row
     known = {
         each.case: each
         for each in (report.model.explained.values() if report.model else ())
