@@ -24,10 +24,6 @@ OPTIONS = {NO_SPIN: "spinning off", EXTENDED: "extended optimisations only"}
 _BACKEND = re.compile(r"\b(cpu|\w+:\d+)([ /])onnxruntime[ /]([^\s,;:]+)")
 
 
-def variant_of(case: Case) -> str:
-    return "-".join(filter(None, (case.precision, case.quantization)))
-
-
 def how(case: Case) -> str:
     threads = None if case.threads is None else f"t{case.threads}"
     device = None if case.device == "cpu" else case.device
@@ -105,8 +101,8 @@ def ranked_candidates(report: Report) -> list[RankedCandidate]:
     for candidate in in_order(row):
         case, as_given = candidate.case, is_as_given(candidate.case, facts)
         above = over if is_too_far_off(candidate, facts) else ""
-        size = facts.size_bytes if as_given else sizes.get(variant_of(case))
-        shown = {"variant": variant_of(case), "how": how(case), "size_bytes": size}
+        size = facts.size_bytes if as_given else sizes.get(case.variant)
+        shown = {"variant": case.variant, "how": how(case), "size_bytes": size}
         entry = RankedCandidate.of(candidate, row, given, above, given=as_given, **shown)
         found.append(replace(entry, why=brief(entry.why)))
     return found
@@ -137,7 +133,7 @@ def _ship(pick: Candidate, row: Row, facts: ModelFacts) -> str:
     if given is not None and (gained := gain_over(given, pick)) is not None:
         other = f"the model as given ({short_name(given.case)})"
         gain = f": {gain_text(gained, row.plan.objective, other)}"
-    return f"Ship {variant_of(pick.case)}{ways}{gain}{_error(pick, facts)}."
+    return f"Ship {pick.case.variant}{ways}{gain}{_error(pick, facts)}."
 
 
 def _ways(case: Case) -> str:
@@ -172,7 +168,7 @@ def _refuted(pick: Candidate, row: Row, facts: ModelFacts) -> Iterator[str]:
             continue
         gained = gain_over(pick, candidate)
         if gained is not None and gained.least is None and gained.factor > 1 + TOLERANCE:
-            found.setdefault(variant_of(candidate.case), error_text(accuracy.worst))
+            found.setdefault(candidate.case.variant, error_text(accuracy.worst))
     for variant, bound in found.items():
         yield (
             f"{variant} looked better and kept the limit on the selection inputs. On the held-out"
