@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 from builders import events, scenario, steady
 
-from workbench.advisor.own.overview import flips, rows_of, script_gain
+from workbench.advisor.own.overview import flips, script_gain
 from workbench.advisor.own.snippet import snippet
 from workbench.advisor.verdict import decide
 from workbench.contract import Accuracy, Case
@@ -129,7 +129,7 @@ def advised(
     **further: object,
 ) -> ev.CodeAdvised:
     """The advice of a run; `further` are other fields of the event."""
-    own = rows_of(report)[0]
+    own = report.subject_rows[0]
     pick = report.candidates[own.verdict.pick]
     advice = CodeAdvice(
         snippet=snippet(report.code.facts, pick.case, question),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from screens.state.session import Session
-from workbench.advisor.model.overview import ranked_candidates, row_of
+from workbench.advisor.model.overview import ranked_candidates
 from workbench.export.formats import FILES, FORMATS, file_text
 from workbench.export.text import run_text, summary_text
 from workbench.export.view import answers, curves, details, machine, model, tables
@@ -121,7 +121,7 @@ def run_table(opened: OpenedRun, width: int) -> str:
 
 def model_page(opened: OpenedRun, width: int) -> str:
     session = Session.of(opened)
-    if row_of(session.report) is None:
+    if session.report.subject_row is None:
         return ""
     found = ranked_candidates(session.report)
     chosen = found[0].candidate if found else None

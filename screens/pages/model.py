@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.containers import Container
 
 from workbench.advisor.ranking import RankedCandidate
-from workbench.advisor.subject import ranked_candidates, row_of, snippet
+from workbench.advisor.subject import ranked_candidates, snippet
 from workbench.export.view.model import answer_lines, code_lines, head_lines, rest_lines
 from workbench.export.view.ranked import candidate_lines, columns, tradeoff_lines
 from workbench.export.view.spans import Text, heading
@@ -60,7 +60,7 @@ class ModelScreen(ViewScreen):
 
     @property
     def row(self) -> Row | None:
-        return row_of(self.session.report)
+        return self.session.report.subject_row
 
     def on_screen_resume(self) -> None:
         self._stale = True

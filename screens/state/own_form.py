@@ -7,14 +7,13 @@ from functools import partial
 from typing import Any
 
 from workbench.planning.option_fields import OF_CODE, OF_MODELS
-from workbench.planning.questions import ModelQuestion, OwnQuestion
+from workbench.planning.questions import BELONGS, MODEL, ModelQuestion, OwnQuestion
 from workbench.planning.request import Request
 from workbench.planning.usage import UsageError, unknown
-from workbench.worker.code import COMMAND, FUNCTION, KINDS, TORCH
+from workbench.worker.code import KINDS, TORCH
 
 from .form_field import CURVE, FormField, only_one
 
-MODEL = "model"
 OFFERED = (*KINDS, MODEL)
 SUBJECT = frozenset({"kind", "code", "over"})  # fields that say together what is raced
 INFERENCE, TRAINING = "inference", "training"
@@ -32,34 +31,24 @@ _AGREEMENT = FormField(
 )
 _INPUTS = FormField("inputs", "inputs", "random", "a .npz file of real inputs by name")
 _SAVE = FormField("save_best", "save best", "", "a new folder for the pick")
-_FURTHER = {  # fields that only this kind of code has; their keys are those of a question
-    TORCH: (_STEP, _ARGUMENTS, _BATCH, _ERROR, _SAVE),
-    FUNCTION: (_BATCH, _ERROR, _SAVE),
-    COMMAND: (_OVER, _UNTIL, _SAVE),
-    MODEL: (
-        _INPUTS,
-        replace(_BATCH, several=""),
-        replace(_ERROR, default="0.02"),
-        _AGREEMENT,
-        replace(_SAVE, help="a new file for the pick"),
-    ),
-}
-# Fields of all other entries that do not apply to a kind of code.
-UNUSED = {
-    FUNCTION: {"precision", "backend", "mode"},
-    COMMAND: {"precision", "backend", "mode", "threads"},
-    MODEL: {"mode"},
+_FURTHER = (_STEP, _ARGUMENTS, _OVER, _UNTIL, _INPUTS, _BATCH, _ERROR, _AGREEMENT, _SAVE)
+_OF_A_MODEL = {
+    "batch": replace(_BATCH, several=""),
+    "max_error": replace(_ERROR, default="0.02"),
+    "save_best": replace(_SAVE, help="a new file for the pick"),
 }
 
 
 def about(kind: str) -> list[FormField]:
     """The fields of one kind of code."""
-    goals = OF_MODELS if kind == MODEL else OF_CODE
+    kind = kind or TORCH
+    goals, others = (OF_MODELS, _OF_A_MODEL) if kind == MODEL else (OF_CODE, {})
+    further = (each for each in _FURTHER if kind in BELONGS.get(each.key, OFFERED))
     return [
         only_one("kind", "what the code is", OFFERED, decides=True),
-        FormField("code", "code", "", f"what follows --{kind or TORCH} on the command line"),
+        FormField("code", "code", "", f"what follows --{kind} on the command line"),
         only_one("objective", "the aim of the pick", goals),
-        *_FURTHER.get(kind or TORCH, ()),
+        *(others.get(each.key, each) for each in further),
     ]
 
 
@@ -68,9 +57,8 @@ def texts_of(before: Request) -> dict[str, str]:
     question = before.question
     if question is None:
         return {}
-    kind = MODEL if isinstance(question, ModelQuestion) else question.kind
     code = question.file if isinstance(question, ModelQuestion) else question.target
-    found = {"kind": kind, "code": code}
+    found = {"kind": question.kind, "code": code}
     for name in {each.name for each in fields(question)} & {*_READ}:
         value = getattr(question, name)
         if name == "train":
@@ -88,8 +76,7 @@ def question(before: Request, text: Callable[[str], str]) -> dict[str, ModelQues
     kind, target = text("kind") or TORCH, text("code")
     if kind not in OFFERED:
         raise unknown("kind", kind, OFFERED)
-    names = {"objective", *(field.key for field in _FURTHER[kind])} & {*_READ}
-    given = {name: _READ[name](text(name)) for name in names}
+    given = {name: read(text(name)) for name, read in _READ.items() if kind in BELONGS[name]}
     if kind == MODEL:
         model = before.model
         same = model if model is not None and model.file == target else ModelQuestion(target)

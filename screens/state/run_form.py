@@ -14,7 +14,7 @@ from workbench.planning import scenarios
 from workbench.planning.cases import fill_cases, is_lacking
 from workbench.planning.number_lists import whole_numbers, words
 from workbench.planning.plan import RowPlan, resolve
-from workbench.planning.questions import MODES, ModelQuestion
+from workbench.planning.questions import MODEL, MODES, UNUSED, ModelQuestion
 from workbench.planning.request import Request, check_python, fake_devices
 from workbench.planning.usage import ScenarioError, UsageError
 from workbench.records.machine import Machine
@@ -122,7 +122,7 @@ class RunForm:
             offered = [p for p in PRECISIONS if any(v.precision == p for v in workload.variants)]
             backends = sorted({v.backend for v in workload.variants})
             modes = list(dict.fromkeys(v.mode for v in workload.variants if v.mode))
-        unused = own_form.UNUSED.get(self.texts.get("kind", ""), ()) if self.entry == OWN else ()
+        unused = UNUSED.get(self.texts.get("kind", ""), ()) if self.entry == OWN else ()
         cores = "as proposed" if workload is None else "all cores"
         common = [
             choices("precision", "number formats of the candidates", offered),
@@ -134,12 +134,12 @@ class RunForm:
             FormField("budget", "budget", f"{self._usual_s:g}", "wall time of the run", "seconds"),
             FormField("python", "python", "its own", "interpreter with your libraries"),
         ]
-        return [*own, *(each for each in common if each.key not in unused)]
+        return [each for each in (*own, *common) if f"--{each.key}" not in unused]
 
     @property
     def _usual_s(self) -> float:
         """The budget in seconds, for the entry and its effort, if none is typed."""
-        is_model = self.entry == OWN and self.texts.get("kind") == own_form.MODEL
+        is_model = self.entry == OWN and self.texts.get("kind") == MODEL
         effort, named = self.texts["effort"], self.texts["scenarios"].strip()
         is_table = self.entry == SCENARIOS
         return Request(

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from workbench.advisor.subject import row_of
 from workbench.engine.exit_codes import CUT_SHORT, OK, USAGE
 from workbench.export.view.derived import RunView
 from workbench.export.view.events import LogLine, narrate
@@ -89,7 +88,7 @@ class Session(RunView):
         """The run is about the user's own model or code."""
         report = self.report
         examined = report.model is not None or report.code is not None
-        return examined or row_of(report) is not None or self.subject is not None
+        return examined or report.subject_row is not None or self.subject is not None
 
     @property
     def going(self) -> bool:

@@ -7,20 +7,9 @@ from .own import overview as own
 from .ranking import RankedCandidate
 
 
-def rows_of(report: Report) -> list[Row]:
-    """The rows of a model or code; [] in other runs."""
-    row = model.row_of(report)
-    return own.rows_of(report) if row is None else [row]
-
-
-def row_of(report: Report) -> Row | None:
-    """The first row of a model or code; None in other runs."""
-    return next(iter(rows_of(report)), None)
-
-
 def pick_of(report: Report) -> Candidate | None:
     """The pick of the first row that has one."""
-    rows = rows_of(report)
+    rows = report.subject_rows
     return own.first_answered(rows).picked if rows else None
 
 
@@ -31,7 +20,7 @@ def brief(text: str, report: Report) -> str:
 
 def ranked_candidates(report: Report) -> list[RankedCandidate]:
     """The candidates of the first row, from best to worst."""
-    row = row_of(report)
+    row = report.subject_row
     found = model.ranked_candidates(report)
     return found if row is None or report.code is None else own.ranked_candidates(report, row)
 
@@ -43,7 +32,7 @@ def recommendation(report: Report) -> list[str]:
 
 def answer(row: Row, report: Report) -> list[str]:
     """Sentences on a row with a verdict; [] for rows of workloads."""
-    rows = rows_of(report)
+    rows = report.subject_rows
     if row not in rows:
         return []
     return recommendation(report) if row is rows[0] else own.answer(row, report)

@@ -2,7 +2,7 @@
 
 import builtins
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
@@ -12,7 +12,48 @@ import click
 from .. import __version__
 from ..planning.usage import UsageError, check_known
 from .completion import completed
-from .help import COMMANDS, write_commands, write_options, write_section
+
+# Commands by section: a module of this folder, and the first sentence of the command's own help,
+# repeated so that the program's help imports no command.
+SECTIONS = {
+    "Measure": {
+        "advise": ("measure", "Recommend CPU or GPU for each scenario."),
+        "model": ("measure", "Recommend which variant of your own ONNX model to ship, and where."),
+        "run": ("measure", "Measure every way of running a workload, side by side."),
+        "ab": ("ab", "Compare two sides of one job in turns: SAME, FASTER, SLOWER or AMBIGUOUS."),
+        "ceilings": ("commands", "Show the ceilings of this machine."),
+        "fleet": ("fleet", "Ask many machines the same question, and choose among them."),
+    },
+    "Earlier runs": {
+        "open": ("commands", "Show an earlier run."),
+        "runs": ("history", "List the kept runs, newest first."),
+        "resume": ("history", "Measure the rows missing from an interrupted run."),
+        "compare": ("history", "Compare each run with the first one, case by case."),
+        "export": ("history", "Write an earlier run as files."),
+    },
+    "This machine": {
+        "detect": ("commands", "Show the hardware and software that a run would use."),
+        "doctor": ("commands", "Check hardware, driver and packages."),
+        "watch": ("commands", "Watch processor and GPUs."),
+    },
+    "Reference": {
+        "list": ("commands", "Show the scenarios and workloads, and what each teaches."),
+        "schema": ("commands", "Print the JSON Schema of a command's output."),
+        "config": ("commands", "Show your settings and their file, or change one."),
+    },
+}
+COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
+OPTIONS = {  # by the names of the parameters; other options come first
+    "Candidates": "devices backends precisions modes threads batch settings python seed",
+    "Your own model or code": (
+        "model torch function command over until train pickled inputs shapes objective max_error"
+        " min_agreement save_best"
+    ),
+    "Output": (
+        "as_json as_jsonl as_plain no_samples anonymize output trace strict strict_samples verbose"
+    ),
+}
+COMMON = "quick budget_s devices model torch as_json version _click_default_help"
 
 
 class Command(click.Command):
@@ -23,7 +64,16 @@ class Command(click.Command):
         return completed(super().get_params(ctx))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        write_options(ctx, formatter)
+        sectioned = {name for names in OPTIONS.values() for name in names.split()}
+        others = {str(each.name) for each in self.get_params(ctx)} - sectioned
+        _write(formatter, "Options", self._rows(ctx, others))
+        for title, names in OPTIONS.items():
+            _write(formatter, title, self._rows(ctx, names.split()))
+
+    def _rows(self, ctx: click.Context, names: Collection[str]) -> list[tuple[str, str]]:
+        options = (each for each in self.get_params(ctx) if isinstance(each, click.Option))
+        rows = (each.get_help_record(ctx) for each in options if each.name in names)
+        return [row for row in rows if row is not None]  # None: hidden
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         rest = super().parse_args(ctx, self._with_arguments(args))
@@ -52,8 +102,8 @@ class Group(Command, click.Group):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         summaries = {n: each.get_short_help_str(100) for n, each in self.commands.items()}
-        write_section(formatter, "Commands", sorted(summaries.items()))
-        write_options(ctx, formatter)
+        _write(formatter, "Commands", sorted(summaries.items()))
+        super().format_options(ctx, formatter)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -90,7 +140,18 @@ class Program(Group):
         return super().get_command(ctx, cmd_name)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        write_commands(ctx, formatter)
+        """The commands in sections, then the most common options."""
+        for title, commands in SECTIONS.items():
+            _write(formatter, title, [(name, summary) for name, (_, summary) in commands.items()])
+        title = "Common options (workbench advise --help shows all)"
+        _write(formatter, title, self._rows(ctx, COMMON.split()))
+
+
+def _write(formatter: click.HelpFormatter, title: str, rows: Iterable[tuple[str, str]]) -> None:
+    """A section of the help, unless it is empty."""
+    if lines := [*rows]:
+        with formatter.section(title):
+            formatter.write_dl(lines)
 
 
 @contextmanager

@@ -4,38 +4,29 @@ from typing import Any
 
 import click
 
-from ..planning.questions import ModelQuestion, OwnQuestion
+from ..planning.questions import BELONGS, MODEL, ModelQuestion, OwnQuestion
 from ..planning.usage import UsageError
-from ..worker.code import COMMAND, FUNCTION, KINDS, TORCH
-
-# Options by the names of the fields that they fill, and what each belongs to.
-_BELONGS = {
-    **dict.fromkeys(("objective", "save_best"), ("model", *KINDS)),
-    "max_error": ("model", TORCH, FUNCTION),
-    **dict.fromkeys(("min_agreement", "inputs", "shapes"), ("model",)),
-    **dict.fromkeys(("over", "until"), (COMMAND,)),
-    **dict.fromkeys(("train", "pickled", "arguments"), (TORCH,)),
-}
+from ..worker.code import KINDS
 
 
 def questions(options: dict[str, Any]) -> dict[str, ModelQuestion | OwnQuestion]:
     """Remove the options about the user's own model or code from `options`, and return the field
     `model` or `own` of the request, or {}."""
-    subjects = {kind: text for kind in ("model", *KINDS) if (text := options.pop(kind)) is not None}
+    subjects = {kind: text for kind in (MODEL, *KINDS) if (text := options.pop(kind)) is not None}
     if len(subjects) > 1:
         raise UsageError(f"--{' and --'.join(subjects)} exclude each other")
     kind, target = next(iter(subjects.items()), ("", ""))
     given = {
         name: value
-        for name in _BELONGS
+        for name in BELONGS
         if (value := options.pop(name)) not in (None, ()) and value is not False
     }
     for name in given:
-        if kind not in _BELONGS[name]:
+        if kind not in BELONGS[name]:
             params = click.get_current_context().command.params
             option = next(each.opts[0] for each in params if each.name == name)
             option = "what follows --" if name == "arguments" else option
-            raise UsageError(f"{option} belongs to --{' or --'.join(_BELONGS[name])}")
-    if kind == "model":
+            raise UsageError(f"{option} belongs to --{' or --'.join(BELONGS[name])}")
+    if kind == MODEL:
         return {"model": ModelQuestion(target, **given)}
     return {"own": OwnQuestion(kind, target, **given)} if kind else {}

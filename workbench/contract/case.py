@@ -39,8 +39,7 @@ class Case:
     @property
     def label(self) -> str:
         """The candidate without its workload: `cpu/torch/bf16/t16`."""
-        precision = f"{self.precision}-{self.quantization}" if self.quantization else self.precision
-        parts = [self.device, self.backend, *filter(None, [precision])]
+        parts = [self.device, self.backend, *filter(None, [self.variant])]
         if self.mode is not None:
             parts.append(self.mode)
         if self.tuning:
@@ -48,6 +47,11 @@ class Case:
         if self.threads is not None:
             parts.append(f"t{self.threads}")
         return "/".join(parts)
+
+    @property
+    def variant(self) -> str:
+        """The precision with its INT8 form: `int8-static`."""
+        return "-".join(filter(None, (self.precision, self.quantization)))
 
     @property
     def device_kind(self) -> str:

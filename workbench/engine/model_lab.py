@@ -9,7 +9,7 @@ import msgspec
 
 from ..advisor.model.candidates import Proposal, SearchSpace, first
 from ..advisor.model.explain import explain
-from ..advisor.model.overview import is_as_given, original, variant_of
+from ..advisor.model.overview import is_as_given, original
 from ..advisor.model.snippet import snippet
 from ..contract import Case, kind_of
 from ..machine.host.readings import package_energy_j
@@ -165,7 +165,7 @@ class ModelLab:
         if is_as_given(pick.case, facts):
             return self._question.file
         name = Path(facts.file)
-        return f"{name.stem}.{variant_of(pick.case)}{name.suffix}"
+        return f"{name.stem}.{pick.case.variant}{name.suffix}"
 
 
 def _to_explain(row: Row, pick: Candidate, given: Candidate) -> list[Candidate]:

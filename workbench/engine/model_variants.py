@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from .. import catalog
-from ..advisor.model.overview import variant_of
 from ..contract import Case
 from ..planning.questions import ModelQuestion
 from ..planning.usage import UsageError
@@ -171,7 +170,7 @@ class ModelVariants:
                 self.left_out.setdefault(recipe.label, NO_TIME)
 
     def file(self, case: Case) -> str:
-        return self._files[variant_of(case)]
+        return self._files[case.variant]
 
     def files(self, case: Case) -> Mapping[str, str]:
         """The files and options that `workloads.lab.workload` needs to run `case`."""

@@ -21,7 +21,6 @@ from ..advisor.own.overview import (
     first_answered,
     flips,
     picks_compiled,
-    rows_of,
     script_gain,
 )
 from ..advisor.own.snippet import lines, snippet
@@ -291,7 +290,7 @@ class OwnCode:
     def conclude(self, row: Row, profiling: Profiling) -> None:
         """Report the advice after each row, from what is known by then."""
         context, report = self.context, self.context.report
-        own, rows = report.rows[OWN], rows_of(report)
+        own, rows = report.rows[OWN], report.subject_rows
         best = first_answered(rows)
         found = None if row is own else self._crossover(rows)
         if found is not None and found.between == "device":

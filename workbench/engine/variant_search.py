@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from ..advisor.comparison import ranked
 from ..advisor.limits import eligible, error_limit, exceeds_error_limit
 from ..advisor.model.candidates import Proposal, SearchSpace, convolves, neighbours, rivals
-from ..advisor.model.overview import variant_of
 from ..advisor.reasons import listed
 from ..advisor.refinements import SETTLED_ROUNDS
 from ..contract import Case
@@ -107,12 +106,12 @@ class VariantSearch:
         for proposal in proposals:
             if self.variants.build(proposal.recipe, until_s):
                 cases.append(case := self.case_of(proposal, scenario))
-                self._recipes[variant_of(case)] = proposal.recipe
+                self._recipes[case.variant] = proposal.recipe
         return cases
 
     def proposal(self, case: Case) -> Proposal:
         """The proposal that corresponds to `case`."""
-        recipe = self._recipes.get(variant_of(case), ORIGINAL)
+        recipe = self._recipes.get(case.variant, ORIGINAL)
         return Proposal(recipe, case.device, case.threads, case.mode, case.backend)
 
     def neighbours(self, leader: Case) -> Iterator[Proposal]:

@@ -11,12 +11,25 @@ from pathlib import Path
 from typing import ClassVar
 
 from ..text.sanitize import shown
-from ..worker.code import COMMAND, FUNCTION, OWN, TORCH, Code, placeholders
+from ..worker.code import COMMAND, FUNCTION, KINDS, OWN, TORCH, Code, placeholders
 from .number_lists import numbers
 from .option_fields import OF_CODE, OF_MODELS, given, set_by, written
 from .scenario import Scenario
 
 MAX_ERROR = 0.02  # default limit of the relative error
+MODEL = "model"
+BELONGS = {  # the fields of the questions, with the kinds of code that have them
+    **dict.fromkeys(("objective", "save_best"), (MODEL, *KINDS)),
+    "max_error": (MODEL, TORCH, FUNCTION),
+    **dict.fromkeys(("min_agreement", "inputs", "shapes"), (MODEL,)),
+    **dict.fromkeys(("over", "until"), (COMMAND,)),
+    **dict.fromkeys(("train", "pickled", "arguments"), (TORCH,)),
+}
+UNUSED = {  # options of a run that do not apply to a kind of code
+    MODEL: ("--mode",),
+    FUNCTION: ("--backend", "--precision", "--mode"),
+    COMMAND: ("--backend", "--precision", "--mode", "--threads", "--batch"),
+}
 MODES = ("plain", "nhwc", "compile", "reduce-overhead", "graph", "fused")  # joined by "+"
 PICKLES = (".pt", ".pth")
 MOST = 64  # combinations of the values of --over in one race
@@ -45,6 +58,7 @@ class ModelQuestion:
     inputs: str | None = set_by("--inputs", None)
     shapes: tuple[str, ...] = set_by("--shape", ())  # "name=1,3,224,224"
     save_best: str | None = set_by("--save-best", None)
+    kind: ClassVar[str] = MODEL
     option: ClassVar[str] = "--model"
 
     @property

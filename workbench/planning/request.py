@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 from .. import catalog
 from ..contract import COLUMNS, DEVICE_KINDS, MOST_BATCH, MOST_THREADS, PRECISIONS, kind_of
-from ..worker.code import COMMAND, FUNCTION, TORCH
 from ..worker.session_options import ONNX_BACKENDS
 from .option_fields import given, set_by, written
-from .questions import MODES, ModelQuestion, OwnQuestion
+from .questions import MODEL, MODES, UNUSED, ModelQuestion, OwnQuestion
 from .usage import UsageError, check_known, unknown
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ MODEL_BUDGET_S = 30.0
 LONGEST_BUDGET_S = 86_400.0
 ALL_BUDGET_S, ALL_QUICK_BUDGET_S = 900.0, 180.0  # for `run --all`
 ALL_ROWS_BUDGET_S, ALL_ROWS_QUICK_BUDGET_S = 300.0, 60.0  # for `advise --all`
-MODEL = ModelQuestion.option
 NAME_PYTHON = "name the Python interpreter of an environment, such as /path/to/venv/bin/python"
 SLOWEST, FASTEST = 1e-3, 1e4  # limits for a simulated GPU, in multiples of this CPU's speed
 
@@ -187,26 +185,16 @@ def _check_question(request: Request, question: ModelQuestion | OwnQuestion) -> 
         question.check()
     except ValueError as error:
         raise UsageError(str(error)) from None
-    _check_unused(request, option)
-    check_batches(request.batch)
-    if len(request.batch) > 1 and option == MODEL:
-        raise UsageError("a model takes one --batch")
-    if option == MODEL and set(request.backends) - {*ONNX_BACKENDS}:
-        raise UsageError(f"--backend: an ONNX model runs on {' or '.join(ONNX_BACKENDS)}")
-    check_known("mode", [word for mode in request.modes for word in mode.split("+")], MODES)
-
-
-def _check_unused(request: Request, option: str) -> None:
-    """Refuse the options that do not apply to what `option` names."""
-    unused = ["--scenarios", "--all", "--crossover", "--what-if", "--set"]
-    if option in (f"--{FUNCTION}", f"--{COMMAND}"):
-        unused += ["--backend", "--precision"]
-    if option != f"--{TORCH}":
-        unused += ["--mode"]
-    if option == f"--{COMMAND}":
-        unused += ["--threads", "--batch"]
+    of_scenarios = "--scenarios", "--all", "--crossover", "--what-if", "--set"
+    unused = (*of_scenarios, *UNUSED.get(question.kind, ()))
     if options := [name for name in unused if name in given(request)]:
         raise UsageError(f"these options do not apply to {option}: {', '.join(options)}")
+    check_batches(request.batch)
+    if len(request.batch) > 1 and question.kind == MODEL:
+        raise UsageError("a model takes one --batch")
+    if question.kind == MODEL and set(request.backends) - {*ONNX_BACKENDS}:
+        raise UsageError(f"--backend: an ONNX model runs on {' or '.join(ONNX_BACKENDS)}")
+    check_known("mode", [word for mode in request.modes for word in mode.split("+")], MODES)
 
 
 def check_batches(batches: Iterable[int]) -> None:

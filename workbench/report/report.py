@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from ..catalog.files import UNLISTED
 from ..contract import Case, Work
 from ..records import events as ev
 from ..records.code import CodeReport
@@ -234,6 +235,15 @@ class Report:
     def asked_rows(self) -> list[Row]:
         """The rows that the request asked for, without the points of crossovers."""
         return [row for row in self.rows.values() if not row.plan.is_crossover_point]
+
+    @property
+    def subject_rows(self) -> list[Row]:
+        """The rows of the user's model, or code with one for each batch; [] in other runs."""
+        return [row for row in self.rows.values() if row.plan.workload in UNLISTED]
+
+    @property
+    def subject_row(self) -> Row | None:
+        return next(iter(self.subject_rows), None)
 
     @property
     def has_results(self) -> bool:

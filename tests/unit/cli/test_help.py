@@ -6,8 +6,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from workbench.cli.help import COMMANDS, COMMON, OPTIONS, SECTIONS
 from workbench.cli.main import cli
+from workbench.cli.program import COMMANDS, COMMON, OPTIONS, SECTIONS
 from workbench.planning.usage import UsageError
 
 

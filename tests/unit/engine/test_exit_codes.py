@@ -11,7 +11,6 @@ import own_runs
 import pytest
 from simulated_run import SimulatedMachine, SimulatedPool, run
 
-from workbench.advisor.own.overview import rows_of
 from workbench.engine.exit_codes import FAILED, OK, UNTRUSTED, exit_code
 from workbench.planning.questions import ModelQuestion, OwnQuestion
 from workbench.planning.request import Request
@@ -87,7 +86,7 @@ def test_a_missing_artefact_of_ones_own_code_is_a_failure(advice, code: int) -> 
 def test_a_batch_that_nobody_asked_for_may_fail(place, asked, code) -> None:
     report = Report.of(own_runs.net())
     report.code.advice = None
-    row = rows_of(report)[place]
+    row = report.subject_rows[place]
     for candidate in row.candidates:
         candidate.blocks = []
     request = Request(own=OwnQuestion("torch", "m:build"), batch=asked)
@@ -97,7 +96,7 @@ def test_a_batch_that_nobody_asked_for_may_fail(place, asked, code) -> None:
 def test_strict_asks_for_no_word_on_a_batch_that_nobody_asked_for() -> None:
     report = Report.of(own_runs.net())
     report.code.advice = None
-    other = rows_of(report)[1]
+    other = report.subject_rows[1]
     other.verdict = msgspec.structs.replace(other.verdict, confidence="open")
     request = Request(own=OwnQuestion("torch", "m:build"), strict=True)
     assert exit_code("done", request, report) == OK
@@ -151,7 +150,7 @@ def test_strict_samples_asks_for_a_search_without_a_warning_too() -> None:
 def test_strict_samples_does_not_ask_about_a_batch_that_nobody_asked_for() -> None:
     report = Report.of(own_runs.net())
     report.code.advice = None
-    first, other = rows_of(report)[:2]
+    first, other = report.subject_rows[:2]
     for candidate in first.candidates:
         candidate.blocks = candidate.blocks and steady_blocks(candidate)
     request = Request(own=OwnQuestion("torch", "m:build"), strict_samples=True)

@@ -16,7 +16,6 @@ from workbench.advisor.model.overview import (
     compared,
     ranked_candidates,
     recommendation,
-    row_of,
 )
 from workbench.advisor.ranking import error_text
 from workbench.export.text import run_text
@@ -103,7 +102,7 @@ def test_the_split_of_the_inputs_is_among_the_facts() -> None:
 
 
 def test_an_outcome_and_an_error_read_the_same_in_every_table() -> None:
-    run, row = RunView(REPORT), row_of(REPORT)
+    run, row = RunView(REPORT), REPORT.subject_row
     for ranked in ranked_candidates(REPORT):
         (line,), other = candidate_lines([ranked], run), candidate_line(ranked.candidate, row, run)
         states = [texts_of(each.cells["state"])[-1].plain for each in (line, other)]
@@ -116,7 +115,9 @@ def test_an_outcome_and_an_error_read_the_same_in_every_table() -> None:
 
 
 def test_the_lead_of_a_model_is_said_to_be_over_the_next_variant() -> None:
-    titles = [[c.title for c in advisor_columns([row_of(REPORT)], width)] for width in (120, 80)]
+    titles = [
+        [c.title for c in advisor_columns([REPORT.subject_row], width)] for width in (120, 80)
+    ]
     assert ["Lead over next" in each for each in titles] == [True, False]
 
 
@@ -209,7 +210,7 @@ def test_no_other_variant_is_called_a_run_of_the_model_as_given() -> None:
     report = Report.of(run(asked, where, pool=simulated_lab.SimulatedLab))
     text = run_text(report)
     assert "int8-static-u8s8-channel with 2 threads" in " ".join(text.split())
-    assert all(c.case.precision == "int8" for c in row_of(report).candidates)
+    assert all(c.case.precision == "int8" for c in report.subject_row.candidates)
     assert "run of the model as given" not in text
     assert "Where the time of one run goes" not in text
 
@@ -265,7 +266,7 @@ def test_errors_are_percentages(value: float, text: str) -> None:
 
 def test_candidates_are_none_before_the_race_is_planned() -> None:
     early = Report.of(simulated_lab.inspected())
-    assert (row_of(early), ranked_candidates(early), recommendation(early)) == (None, [], [])
+    assert (early.subject_row, ranked_candidates(early), recommendation(early)) == (None, [], [])
 
 
 def test_a_model_with_branches_maps_and_several_inputs_is_described() -> None:

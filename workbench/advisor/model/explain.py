@@ -18,7 +18,6 @@ from ...text import units
 from ...text.units import times
 from ..comparison import better, worse
 from ..ranking import gain_over, gain_text
-from .overview import variant_of
 
 CONVERSIONS = "quantise, dequantise"
 _OPERATORS = (  # a pattern in the name of a kernel, and the operator's name for it
@@ -199,7 +198,7 @@ def _left_in_fp32(
     if share > 2 * NOTABLE:
         most = sorted(floating, key=floating.__getitem__, reverse=True)[:3]
         yield f"Operators in FP32 take {share:.0%} of its time, mostly {', '.join(most)}."
-    variant = variant_of(candidate.case)
+    variant = candidate.case.variant
     for built in (each for each in variants if each.recipe == variant and each.excluded):
         count = len(built.excluded)
         covered = f"; {built.coverage:.0%} of the products stay in INT8" if built.coverage else ""
@@ -246,7 +245,7 @@ def _threads(candidate: Candidate, given: Candidate) -> Iterator[str]:
     mine, other = candidate.case.threads, given.case.threads
     if mine is None or other is None or mine >= other:
         return
-    if variant_of(candidate.case) == variant_of(given.case):
+    if candidate.case.variant == given.case.variant:
         enough = "One thread is" if mine == 1 else f"{mine} threads are"
         yield f"{enough} enough: too little work to split further."
 

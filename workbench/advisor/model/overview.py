@@ -21,16 +21,6 @@ OPTIONS = {NO_SPIN: "spinning off", EXTENDED: "extended optimisations only"}
 _BACKEND = re.compile(r"\b(cpu|\w+:\d+)([ /])onnxruntime[ /]([^\s,;:]+)")
 
 
-def row_of(report: Report) -> Row | None:
-    """The row of the model; None before it is planned, and in other runs."""
-    rows = report.rows.values()
-    return next((row for row in rows if row.plan.workload == MODEL_WORKLOAD), None)
-
-
-def variant_of(case: Case) -> str:
-    return "-".join(filter(None, (case.precision, case.quantization)))
-
-
 def how(case: Case) -> str:
     threads = None if case.threads is None else f"t{case.threads}"
     device = None if case.device == "cpu" else case.device
@@ -97,7 +87,7 @@ def original(row: Row, facts: ModelFacts, kind: str) -> Candidate | None:
 
 def ranked_candidates(report: Report) -> list[RankedCandidate]:
     """All candidates: the measured ones from best to worst, then the others as planned."""
-    row, model = row_of(report), report.model
+    row, model = report.subject_row, report.model
     if row is None or model is None:
         return []
     sizes = {built.recipe: built.size_bytes for built in model.built}
@@ -108,8 +98,8 @@ def ranked_candidates(report: Report) -> list[RankedCandidate]:
     for candidate in in_order(row):
         case, as_given = candidate.case, is_as_given(candidate.case, facts)
         above = over if is_too_far_off(candidate, facts) else ""
-        size = facts.size_bytes if as_given else sizes.get(variant_of(case))
-        shown = {"variant": variant_of(case), "how": how(case), "size_bytes": size}
+        size = facts.size_bytes if as_given else sizes.get(case.variant)
+        shown = {"variant": case.variant, "how": how(case), "size_bytes": size}
         entry = RankedCandidate.of(candidate, row, given, above, given=as_given, **shown)
         found.append(replace(entry, why=brief(entry.why)))
     return found
@@ -120,7 +110,7 @@ def ranked_candidates(report: Report) -> list[RankedCandidate]:
 
 def recommendation(report: Report) -> list[str]:
     """The variant to ship, its gain and any tie, or why there is no recommendation."""
-    row, model = row_of(report), report.model
+    row, model = report.subject_row, report.model
     if row is None or model is None:
         return []
     verdict, pick, facts = row.verdict, row.picked, model.facts
@@ -140,7 +130,7 @@ def _ship(pick: Candidate, row: Row, facts: ModelFacts) -> str:
     if given is not None and (gained := gain_over(given, pick)) is not None:
         other = f"the model as given ({short_name(given.case)})"
         gain = f": {gain_text(gained, row.plan.objective, other)}"
-    return f"Ship {variant_of(pick.case)}{ways}{gain}{_error(pick, facts)}."
+    return f"Ship {pick.case.variant}{ways}{gain}{_error(pick, facts)}."
 
 
 def _ways(case: Case) -> str:
@@ -175,7 +165,7 @@ def _refuted(pick: Candidate, row: Row, facts: ModelFacts) -> Iterator[str]:
             continue
         gained = gain_over(pick, candidate)
         if gained is not None and gained.least is None and gained.factor > 1 + TOLERANCE:
-            found.setdefault(variant_of(candidate.case), error_text(accuracy.worst))
+            found.setdefault(candidate.case.variant, error_text(accuracy.worst))
     for variant, bound in found.items():
         yield (
             f"{variant} looked better and kept the limit on the selection inputs. On the held-out"
@@ -186,7 +176,7 @@ def _refuted(pick: Candidate, row: Row, facts: ModelFacts) -> Iterator[str]:
 def compared(report: Report, case: str | None = None) -> Explanation | None:
     """The explanation with operators to compare: of `case`, else of the pick, else of the best
     other variant; None where no two were profiled."""
-    row = row_of(report)
+    row = report.subject_row
     known = {
         each.case: each
         for each in (report.model.explained.values() if report.model else ())

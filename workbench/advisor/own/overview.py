@@ -9,7 +9,7 @@ from ...report.measurements import metrics_of
 from ...report.report import Report
 from ...stats import ratios
 from ...text import units
-from ...worker.code import COMMAND, OWN, TORCH
+from ...worker.code import COMMAND, TORCH
 from ..break_even import plain, whole
 from ..comparison import as_written
 from ..evidence import was_missed
@@ -20,11 +20,6 @@ AS_WRITTEN = "the code as written"
 RESIDENT = "resident_s"  # metric of a candidate: seconds of a call whose inputs are on the GPU
 TRAINS = "The script trains it, but this is about inference: name a builder and --train for that."
 MOST_LISTED = 2  # graph breaks, or candidates that had no turn
-
-
-def rows_of(report: Report) -> list[Row]:
-    """The row of the code, then the rows of its further batches."""
-    return [row for row in report.rows.values() if row.plan.workload == OWN]
 
 
 def first_answered(rows: Sequence[Row]) -> Row:
@@ -67,7 +62,7 @@ def _above(candidate: Candidate) -> str:
 
 def recommendation(report: Report) -> list[str]:
     """The device and the way to run the code, the gain, and all that qualifies it."""
-    rows, code = rows_of(report), report.code
+    rows, code = report.subject_rows, report.code
     if code is None or not rows:
         return []
     found = answer(rows[0], report)
@@ -109,7 +104,7 @@ def answer(row: Row, report: Report) -> list[str]:
     if verdict is None or pick is None or code is None:
         return [no_pick(row)]
     text = _run(pick, row, code)
-    if row is not rows_of(report)[0]:
+    if row is not report.subject_rows[0]:
         text = f"At batch {pick.case.batch}: r{text[1:]}"
     sentences, metrics = [text], metrics_of(pick)
     if RESIDENT in metrics:
@@ -165,7 +160,7 @@ def _ways(case: Case, own: str) -> list[str]:
 
 def flips(report: Report, *, trains: bool = False) -> list[str]:
     """Whether the first pick stays the best at other batches; of a training, the fastest batch."""
-    known = [(row, pick) for row in rows_of(report) if (pick := row.picked) is not None]
+    known = [(row, pick) for row in report.subject_rows if (pick := row.picked) is not None]
     if not known:
         return []
     (_, own), *others = known

@@ -40,7 +40,7 @@ def head_lines(run: RunView, width: int, *, roomy: bool, title: str = "") -> lis
     first, *rest = _described(run.report)
     name = first.partition(": ")[0]
     if not name:
-        row = subject.row_of(run.report)
+        row = run.report.subject_row
         return [Text.of((row.plan.title if row else title, "strong"))]
     head = Text.of((name, "strong"), first.removeprefix(name))
     lines = [Text.of((line, "dim")) for line in rest]
@@ -62,7 +62,7 @@ def _described(report: Report) -> list[str]:
 
 def stage(run: RunView) -> str:
     """The current stage of the run; "" after it."""
-    report, rows = run.report, subject.rows_of(run.report)
+    report, rows = run.report, run.report.subject_rows
     if not run.going:
         return ""
     if report.model is None and report.code is None:
@@ -85,7 +85,7 @@ def answer_lines(
     found: Sequence[RankedCandidate], chosen: Candidate | None, run: RunView, width: int
 ) -> list[Text]:
     """The variant to ship, its warnings, and why; also an explanation of the `chosen` candidate."""
-    report, row = run.report, subject.row_of(run.report)
+    report, row = run.report, run.report.subject_row
     verdict = row.verdict if row else None
     facts = list(_advice(found, run))
     lines = facts_lines(facts, width, INDENT)
@@ -120,7 +120,7 @@ def _name(candidate: Candidate, report: Report) -> str:
 
 
 def _advice(found: Sequence[RankedCandidate], run: RunView) -> Iterator[Fact]:
-    report, row = run.report, subject.row_of(run.report)
+    report, row = run.report, run.report.subject_row
     if report.model is None and report.code is None and row is not None:
         yield from _refused(row)
         return
@@ -152,7 +152,7 @@ def _advice(found: Sequence[RankedCandidate], run: RunView) -> Iterator[Fact]:
 
 def _confidence(report: Report) -> Iterator[str]:
     """The confidence of each answer, and the comparison that it is about."""
-    rows = subject.rows_of(report)
+    rows = report.subject_rows
     for row in rows:
         verdict = row.verdict
         if verdict is None or verdict.pick is None:
@@ -229,7 +229,7 @@ def code_lines(chosen: Candidate | None, run: RunView, width: int) -> list[Text]
 def operator_lines(chosen: Candidate | None, report: Report, width: int) -> list[Text]:
     """The time of each operator in the model as given and in the explained variant."""
     found = compared(report, chosen.case.id if chosen else None)
-    row, model = subject.row_of(report), report.model
+    row, model = report.subject_row, report.model
     title = heading(TIMES, width)
     if found is None or row is None or model is None:
         why = unprofiled(report)
@@ -274,7 +274,7 @@ def _timed(seconds: float, longest: float, tone: str) -> Callable[[int], Text]:
 def rest_lines(chosen: Candidate | None, run: RunView, width: int) -> list[Text]:
     """The error of each output, the variants built and those not tried, and the command."""
     report = run.report
-    model, row = report.model, subject.row_of(report)
+    model, row = report.model, report.subject_row
     if model is None and report.code is None:
         return []
     verdict = row.verdict if row else None
@@ -312,7 +312,7 @@ def _outputs(chosen: Candidate | None, report: Report) -> tuple[str, list[Fact]]
 
 def model_lines(run: RunView, width: int, table_width: int) -> list[Text]:
     """Everything about the model or code of a finished run; [] in other runs."""
-    report, code, row = run.report, subject.snippet(run.report), subject.row_of(run.report)
+    report, code, row = run.report, subject.snippet(run.report), run.report.subject_row
     if report.model is None and report.code is None:
         return []
     found = subject.ranked_candidates(report)
@@ -345,7 +345,7 @@ def model_lines(run: RunView, width: int, table_width: int) -> list[Text]:
 
 def _further_warnings(found: Sequence[RankedCandidate], report: Report) -> Iterator[Fact]:
     """Warnings about the times of candidates, one of each kind, since the table marks them all."""
-    row = subject.row_of(report)
+    row = report.subject_row
     known = {w.code for w in answer_warnings(row.verdict)} if row and row.verdict else set()
     for ranked in found:
         for warning in report.measurement_warnings(ranked.candidate):
@@ -379,7 +379,7 @@ def module_lines(report: Report, width: int) -> list[Text]:
 def other_races(run: RunView, width: int) -> list[Text]:
     """A table for each batch except the first, with a blank line below it."""
     lines: list[Text] = []
-    for row in own.rows_of(run.report)[1:]:
+    for row in run.report.subject_rows[1:]:
         found = candidate_lines(own.ranked_candidates(run.report, row), run)
         table = table_lines(columns(row, bars=False), found, width)
         lines += [heading(f"The race{at_batch(row)}", width), *table, Text()]

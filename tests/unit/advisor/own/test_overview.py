@@ -15,7 +15,6 @@ from workbench.advisor.own.overview import (
     compile_calls,
     flips,
     recommendation,
-    rows_of,
     script_gain,
     share_sentence,
 )
@@ -36,7 +35,7 @@ REPORTS = {name: Report.of(make()) for name, make in own_runs.GALLERY.items()}
 def advised(name: str, **verdict: object) -> list[str]:
     """The advice of a run of the gallery with another verdict for its first row."""
     report = Report.of(own_runs.GALLERY[name]())
-    row = rows_of(report)[0]
+    row = report.subject_rows[0]
     row.verdict = replace(row.verdict, **verdict)
     return recommendation(report)
 
@@ -67,13 +66,13 @@ def test_a_gain_in_a_part_counts_as_amdahl_says(share: float, gain: float, whole
     ],
 )
 def test_a_lead_in_a_tie_is_as_large_as_its_interval(interval, said) -> None:
-    verdict = rows_of(REPORTS["net"])[0].verdict
+    verdict = REPORTS["net"].subject_rows[0].verdict
     found = replace(verdict, pick_ratio=1.04, pick_ratio_ci95=interval)
     assert tie_text(found, "cpu torch fp32 t2") == said
 
 
 def test_a_proven_loss_is_called_one() -> None:
-    row = rows_of(REPORTS["net"])[0]
+    row = REPORTS["net"].subject_rows[0]
     lost = Ratio(0.5, 0.48, 0.52, 9)
     assert (
         gain_text(Gain(0.5, lost), row.plan.objective, "X")
@@ -83,7 +82,7 @@ def test_a_proven_loss_is_called_one() -> None:
 
 def test_the_pick_of_another_batch_is_the_pick_where_the_first_has_none() -> None:
     report = Report.of(own_runs.net())
-    first, other = rows_of(report)
+    first, other = report.subject_rows
     assert pick_of(report) is first.picked
     first.verdict = replace(first.verdict, pick=None)
     assert pick_of(report) is other.picked
@@ -100,20 +99,20 @@ def test_a_compiled_candidate_says_how_many_sizes_the_script_uses() -> None:
 
 def test_the_answer_says_that_results_could_not_be_checked() -> None:
     report = Report.of(own_runs.net())
-    row = rows_of(report)[0]
+    row = report.subject_rows[0]
     row.picked.accuracy = Accuracy.uncompared("not checked: eager differs from itself by 43%")
     assert answer(row, report)[0].endswith("; its results could not be checked.")
 
 
 def test_true_fp32_on_a_gpu_is_not_called_the_code_as_written() -> None:
     report = Report.of(own_runs.gpu())
-    del rows_of(report)[0].candidates[0]  # --device gpu
+    del report.subject_rows[0].candidates[0]  # --device gpu
     assert "faster than eager (cuda:0 torch fp32)" in recommendation(report)[0]
 
 
 def test_code_that_runs_in_another_way_today_is_compared_with_eager() -> None:
     report = Report.of(own_runs.net())
-    row = rows_of(report)[0]
+    row = report.subject_rows[0]
     for given in {"compiled": True}, {"data": "dataset"}:
         report.code.facts = replace(NET, **given)
         assert "faster than eager (cpu torch fp32 t2)" in recommendation(report)[0]
@@ -123,7 +122,7 @@ def test_code_that_runs_in_another_way_today_is_compared_with_eager() -> None:
 
 def test_candidates_without_a_turn_are_named() -> None:
     report = Report.of(own_runs.GALLERY["function"]())
-    last = rows_of(report)[0].candidates[-1]
+    last = report.subject_rows[0].candidates[-1]
     last.blocks.clear()
     last.reason = Reason("budget", "it was not ready within its 30 s of the budget")
     assert recommendation(report) == [
@@ -133,7 +132,7 @@ def test_candidates_without_a_turn_are_named() -> None:
 
 
 def test_a_tie_names_the_equal_and_no_pick_says_why() -> None:
-    equal = rows_of(REPORTS["net"])[0].candidates[2].case.id
+    equal = REPORTS["net"].subject_rows[0].candidates[2].case.id
     level = {"tie": True, "runner_up": equal, "pick_ratio_ci95": (0.99, 1.03)}
     assert "No clear lead over cpu torch bf16 t2." in advised("net", **level)
     reasons = ["Nothing was measured: cpu torch fp32 t2 died."]
@@ -144,7 +143,7 @@ def test_a_tie_names_the_equal_and_no_pick_says_why() -> None:
 
 def test_without_the_code_as_written_the_pick_stands_without_gain() -> None:
     report = Report.of(own_runs.net())
-    row = rows_of(report)[0]
+    row = report.subject_rows[0]
     row.candidates = [c for c in row.candidates if "/fp32/t" not in c.case.id]
     assert recommendation(report)[0] == (
         "Run it on the CPU with BF16 autocast, channels_last and 2 threads; "
@@ -160,7 +159,7 @@ def test_code_that_raised_and_a_run_cut_short_get_no_advice() -> None:
 
 
 def test_eager_with_all_threads_on_the_cpu_is_the_code_as_written() -> None:
-    row, facts = rows_of(Report.of(own_runs.gpu()))[0], CodeReport(NET)
+    row, facts = Report.of(own_runs.gpu()).subject_rows[0], CodeReport(NET)
     assert as_written(row, facts).case.label == "cpu/torch/fp32/t8"
     other = CodeReport(replace(NET, threads=3))  # but --threads 8
     assert as_written(row, other) is None
@@ -191,7 +190,7 @@ def test_code_is_left_as_it_is_where_the_best_is_no_better(
 
 def test_a_training_says_how_long_it_waits_for_data() -> None:
     report = Report.of(own_runs.function())
-    pick = report.candidates[rows_of(report)[0].verdict.pick]
+    pick = report.candidates[report.subject_rows[0].verdict.pick]
     block = replace(pick.blocks[-1], metrics={"waiting_fraction": 0.12})
     pick.blocks = [block]
     assert recommendation(report)[1] == "It waits for data 12% of the time."
@@ -200,7 +199,7 @@ def test_a_training_says_how_long_it_waits_for_data() -> None:
 def picks(second: int) -> list[str]:
     """The sentences on the first pick, if the second batch picks the candidate in this place."""
     report = Report.of(own_runs.net())
-    other = rows_of(report)[1]
+    other = report.subject_rows[1]
     found = in_order(other)[second].case.id
     other.verdict = replace(other.verdict, pick=found)
     return flips(report)
@@ -217,7 +216,7 @@ def test_the_answer_flips_stays_or_is_open_at_another_batch() -> None:
 
 def test_a_pick_that_did_not_race_at_another_batch_is_not_compared_there() -> None:
     report = Report.of(own_runs.net())
-    other = rows_of(report)[1]
+    other = report.subject_rows[1]
     other.candidates = [c for c in other.candidates if c.case.mode != "nhwc"]
     (text,) = flips(report)
     assert text.endswith("cpu torch bf16 nhwc t2 raced too little there to compare.")
@@ -228,7 +227,7 @@ def test_a_pick_that_did_not_race_at_another_batch_is_not_compared_there() -> No
 @pytest.mark.parametrize(("state", "code"), [("ok", "error_limit"), ("failed", "worker_died")])
 def test_a_pick_that_may_not_be_picked_at_another_batch_is_said_to_be_so(state, code) -> None:
     report = Report.of(own_runs.net())
-    same = next(c for c in rows_of(report)[1].candidates if c.case.mode == "nhwc")
+    same = next(c for c in report.subject_rows[1].candidates if c.case.mode == "nhwc")
     same.state, same.reason = state, Reason(code, "its error is above the limit of 1.0%")
     (text,) = flips(report)
     assert text.endswith("cpu torch bf16 nhwc t2 could not be picked there.")
@@ -236,7 +235,7 @@ def test_a_pick_that_may_not_be_picked_at_another_batch_is_said_to_be_so(state, 
 
 def test_a_batch_that_failed_does_not_hide_the_answer_for_another() -> None:
     report = Report.of(own_runs.net())
-    first, other = rows_of(report)
+    first, other = report.subject_rows
     reason = "Nothing was measured."
     first.verdict = replace(first.verdict, pick=None, reasons=[reason])
     found = recommendation(report)
@@ -248,7 +247,7 @@ def test_a_batch_that_failed_does_not_hide_the_answer_for_another() -> None:
 
 
 def test_compiling_pays_off_only_where_that_is_certain() -> None:
-    row = rows_of(Report.of(own_runs.net()))[0]
+    row = Report.of(own_runs.net()).subject_rows[0]
     compiled = next(c for c in row.candidates if c.case.is_compiled)
     plain_id = plain(compiled.case).id
     others = (plain_id, 9.0, 0.0, 0.004, 0.005)
@@ -268,7 +267,7 @@ def test_compiling_pays_off_only_where_that_is_certain() -> None:
 
 def test_the_gain_of_a_script_is_that_of_its_chosen_module() -> None:
     report = REPORTS["script"]
-    row = rows_of(report)[0]
+    row = report.subject_rows[0]
     pick = report.candidates[row.verdict.pick]
     assert script_gain(report, row, pick) == share_sentence("fc", 0.2, 10.0)
     for shown_no_gain in row.candidates[0], *(c for c in row.candidates if len(c.blocks) < 3):
