@@ -92,7 +92,8 @@ class Journal:
 def read(path: Path, only: Collection[str] = ()) -> list[ev.AnyEvent]:
     """The events of a journal, without a last line that is incomplete.
 
-    JournalError names any other line that is not an event.  Events not in `only` are skipped.
+    They end before any other line that is no event, with a warning that names it.  Events not in
+    `only` are skipped, if they are JSON.
     """
     beginnings = tuple(f'{{"event":"{name}"'.encode() for name in only)
     events: list[ev.AnyEvent] = []
@@ -100,15 +101,17 @@ def read(path: Path, only: Collection[str] = ()) -> list[ev.AnyEvent]:
     gc.disable()  # a long journal makes millions of objects, and none of them is garbage
     try:
         for number, line in enumerate(lines(path, MOST_BYTES, LONGEST_LINE), start=1):
-            if line.isspace() or (only and not line.startswith(beginnings)):
+            if line.isspace():
                 continue
             try:
+                if only and not line.startswith(beginnings):
+                    msgspec.json.decode(line, type=msgspec.Raw)
+                    continue
                 event = ev.decode(printable_json(line))
             except UNREADABLE as error:
-                if not line.endswith(b"\n"):  # the writer died here
-                    break
-                problem = f"{path}, line {number}, is not an event: {shown(reason(error))}"
-                raise JournalError(problem) from error
+                if line.endswith(b"\n") and events:  # else its writer died, or it is no journal
+                    events.append(_damaged(number, error, events[-1].at_s))
+                break
             if absurd := absurdity(event):
                 raise JournalError(f"{path}, line {number}: {shown(absurd)}")
             if isinstance(event, ev.BlockMeasured):
@@ -122,6 +125,12 @@ def read(path: Path, only: Collection[str] = ()) -> list[ev.AnyEvent]:
         raise JournalError(f"{path} is not the journal of a run: it does not begin with RunStarted")
     check_schema(path, events[0].schema_version)
     return events
+
+
+def _damaged(number: int, error: Exception, at_s: float) -> ev.WarningRaised:
+    problem = f"line {number} of the journal is damaged: {shown(reason(error))}"
+    remedy = "the run is shown up to that line"
+    return ev.WarningRaised(at_s=at_s, warning=Warning("damaged_journal", problem, remedy))
 
 
 def _packed(block: ev.BlockMeasured, names: dict[str, str]) -> ev.BlockMeasured:
@@ -138,7 +147,9 @@ def _packed(block: ev.BlockMeasured, names: dict[str, str]) -> ev.BlockMeasured:
 
 def reason(error: Exception) -> str:
     """Why JSON could not be decoded, in words."""
-    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    return str(error).replace("Input data was truncated", "it is empty or ends too early")
 
 
 def looks_like_one(path: Path) -> bool:
