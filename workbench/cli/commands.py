@@ -141,7 +141,7 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     type=click.FloatRange(0.5, 3600),
     default=1.0,
 )
-@value("--count N", "Stop after N snapshots.", type=click.IntRange(1))
+@value("--count N", "Stop after N snapshots.", type=click.IntRange(1, 10**9))
 @flag("--json", "One JSON object a line.", "as_json")
 @flag("--plain", "Text, even in a terminal.")
 def watch(every_s: float, count: int | None, as_json: bool, plain: bool) -> None:
