@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import random
+import tracemalloc
 from pathlib import Path
 from typing import BinaryIO
 
@@ -67,6 +68,16 @@ def test_journals_of_real_runs_are_summarised(runs, name, status, simulated, ans
     assert (found.status, found.simulated, found.reason) == (status, simulated, None)
     assert found.answers
     assert answers is None or set(found.answers) == answers
+
+
+def test_reading_the_index_takes_little_memory(runs: Path) -> None:
+    keep(runs, "a")
+    listed()
+    tracemalloc.start()
+    listed()
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 100 << 20, "some login nodes limit it (ulimit -v)"
 
 
 def test_the_newest_comes_first_and_conditions_choose(runs: Path) -> None:
