@@ -127,7 +127,7 @@ def model_page(opened: OpenedRun, width: int) -> str:
     chosen = found[0].candidate if found else None
     lines = [
         *model.head_lines(session, width, roomy=True, title="x"),
-        *model.answer_lines(found, chosen, session, width),
+        *model.advice_lines(found, chosen, session, width),
         *model.rest_lines(chosen, session, width),
         *model.code_lines(chosen, session, width),
     ]

@@ -12,7 +12,7 @@ from textual.containers import Container
 
 from workbench.advisor.ranking import RankedCandidate
 from workbench.advisor.subject import ranked_candidates, snippet
-from workbench.export.view.model import answer_lines, code_lines, head_lines, rest_lines
+from workbench.export.view.model import advice_lines, code_lines, head_lines, rest_lines
 from workbench.export.view.ranked import candidate_lines, columns, tradeoff_lines
 from workbench.export.view.spans import Text, heading
 from workbench.export.view.table import Column, Line
@@ -112,7 +112,7 @@ class ModelScreen(ViewScreen):
 
         def left(width: int) -> list[Text]:
             rest = rest_lines(chosen, session, width) if wide else []
-            return [*answer_lines(found, chosen, session, width), Text(), *rest]
+            return [*advice_lines(found, chosen, session, width), Text(), *rest]
 
         def right(width: int) -> list[Text]:
             rest = [] if wide else rest_lines(chosen, session, width)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
+from ..planning.admission import compiling_s
 from ..planning.request import LONGEST_BUDGET_S
 from ..planning.scenario import Scenario
 from ..records.reason import BUDGET, NOT_READY, Reason, Warning
@@ -35,11 +36,14 @@ class Evidence:
 
     @property
     def larger_budget_s(self) -> float:
-        """Seconds of a budget under which each row gets more time than in this run, and a row that
-        raced alone has a turn for each candidate."""
+        """Seconds of a budget under which each row gets more time than in this run, a candidate that
+        was not compiled for lack of time is, and a row that raced alone has a turn for each."""
         measured = sum(bool(candidate.blocks) for candidate in self.for_the_pick)
         growth = 1 + len(self.missed) / measured if self.is_alone and measured else 0.0
-        return min(math.ceil(max(2.0, growth) * self.report.most_s), LONGEST_BUDGET_S)
+        late = (c.case for c in self.by_id if not c.blocks and c.reason and c.reason.is_late)
+        most_s, more_s = self.report.most_s, max(map(compiling_s, late), default=0.0)
+        budget_s = max(max(2.0, growth) * most_s, most_s + more_s)
+        return min(math.ceil(budget_s), LONGEST_BUDGET_S)
 
     @property
     def is_alone(self) -> bool:

@@ -111,6 +111,7 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     from ..machine.packages.stack_trial import TRIALS
     from ..machine.packages.trials import try_packages
     from ..report.anonymous import Pseudonyms
+    from ..text.output import terminal_width
 
     check_python(python)
     Path.cwd()  # fails early if the folder is gone, in which torch cannot be imported
@@ -128,7 +129,7 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
         parts = {**head("doctor"), **asdict(examined), "trials": trials}
         echo_json(Pseudonyms(found)({**parts, "machine": found, "software": software}))
     else:
-        click.echo(doctor_text(examined, found.gpus))
+        click.echo(doctor_text(examined, found.gpus, terminal_width()))
     sys.exit(FAILED if examined.failed else OK)
 
 
@@ -140,7 +141,7 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     type=click.FloatRange(0.5, 3600),
     default=1.0,
 )
-@value("--count N", "Stop after N snapshots.", type=click.IntRange(1))
+@value("--count N", "Stop after N snapshots.", type=click.IntRange(1, 10**9))
 @flag("--json", "One JSON object a line.", "as_json")
 @flag("--plain", "Text, even in a terminal.")
 def watch(every_s: float, count: int | None, as_json: bool, plain: bool) -> None:
@@ -232,11 +233,12 @@ def list_(file: str | None, backends: bool, as_json: bool) -> None:
         return
     from ..export.text import catalogue_text
     from ..planning import scenarios
+    from ..text.output import terminal_width
 
     rows, _ = scenarios.load_with(file)
     usable, broken = catalog.load_all()
     if not as_json:
-        click.echo(catalogue_text(usable, broken, rows))
+        click.echo(catalogue_text(usable, broken, rows, terminal_width()))
         return
     shown = ("name", "title", "teaches", "parameters", "variants")
     described = [
@@ -249,8 +251,10 @@ def list_(file: str | None, backends: bool, as_json: bool) -> None:
 
 def show_backends(*, as_json: bool) -> None:
     from ..advisor.doctor import package_of
-    from ..export.view.table import plain_table
+    from ..export.view.spans import fact, facts_lines, label_width, plain_lines
+    from ..export.view.table import UNLIMITED
     from ..machine.packages.software import StackQuery
+    from ..text.output import terminal_width
 
     software = StackQuery(None).collect()
     rows, broken = [], {}
@@ -266,11 +270,14 @@ def show_backends(*, as_json: bool) -> None:
     if as_json:
         echo_json({"backends": rows, "broken": broken})
         return
-    cells = [[str(r["name"]), r["version"] or "not installed", str(r["install"])] for r in rows]
-    for line in plain_table(("Backend", "Version", "Installed by"), cells):
-        click.echo(line.plain.rstrip())
-    for name, why in broken.items():
-        click.echo(f"{name}: cannot be used: {why}")
+    wide = max(len(name) for name in catalog.backends())
+    facts = [fact(f"{'Backend':{wide}}  Version", "Installed by")]
+    facts += [
+        fact(f"{r['name']:{wide}}  {r['version'] or 'not installed'}", str(r["install"]))
+        for r in rows
+    ]
+    facts += [fact("", f"{name}: cannot be used: {why}") for name, why in broken.items()]
+    click.echo(plain_lines(facts_lines(facts, terminal_width() or UNLIMITED, label_width(facts))))
 
 
 PARTS = ("document", "events", "ab", "compare", "fleet", "fleet-plan", "runs")

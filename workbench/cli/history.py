@@ -53,10 +53,10 @@ def _moment(_: click.Context, option: click.Parameter, text: str | None) -> floa
 @click.argument("text", required=False, metavar="[TEXT]")
 @click.option("--status", type=STATUS, help="Only runs with this status.")
 @value("--since WHEN", "A date, or an age such as 7d.", callback=_moment)
-@value("--last N", "List N; default 20.", type=click.IntRange(1))
+@value("--last N", "List N; default 20.", type=click.IntRange(1, 10**9))
 @flag("--prune", "Delete runs by --older or --keep.")
 @value("--older WHEN", "With --prune: delete runs from before WHEN.", callback=_moment)
-@value("--keep N", "Delete all but the newest N.", type=click.IntRange(0))
+@value("--keep N", "Delete all but the newest N.", type=click.IntRange(0, 10**9))
 @flag("--yes", "Delete without asking.")
 @json_option
 def runs(

@@ -14,6 +14,7 @@ from ..worker.failures import SHARE_GPU, UNCAPTURED
 from .context import RunContext
 from .workers import NO_TURN, worker_key
 
+ELSEWHERE = " (in another form)"  # of the candidate whose failure refuses another one
 EMULATED = ("bf16", "fp16")  # precisions that a CPU without their instructions emulates in FP32
 
 
@@ -88,7 +89,8 @@ class Refusals:
         reasons = [self._context.report.candidates[o.id].reason for o in like if not o.is_compiled]
         for why in filter(None, reasons):
             if why.code == "timeout" or why.message.startswith(NOT_READY):
-                return msgspec.structs.replace(why, message=f"{why.message} (in another form)")
+                message = why.message.removesuffix(ELSEWHERE) + ELSEWHERE
+                return msgspec.structs.replace(why, message=message)
         return None
 
     def _beforehand(self, case: Case, left_s: float) -> Reason | None:

@@ -9,23 +9,29 @@ from ..records.machine import Gpu
 from ..text import units
 from .view.section import Section, section_text
 from .view.spans import Fact, fact
+from .view.table import UNLIMITED, Column
 
+_FOUND = (
+    Column("found", "Found", minimum=12, maximum=UNLIMITED),
+    Column("note", "", minimum=20, maximum=UNLIMITED),
+)
 _WORDS = {OK: "ok", WARN: "WARN", FAIL: "FAIL", None: "-"}
 
 
-def doctor_text(found: Examination, gpus: Sequence[Gpu] = ()) -> str:
-    """The stack, the checks with their remedies, and a summary, with the names of `gpus`."""
+def doctor_text(found: Examination, gpus: Sequence[Gpu] = (), width: int | None = None) -> str:
+    """The stack, the checks with their remedies, and a summary, with the names of `gpus`; `width`
+    as for `section_text`."""
     names = {gpu.index: gpu.device for gpu in gpus}
     stack = [
         ("  " * level.depth + level.name, _WORDS[level.status], level.found, level.note)
         for level in found.stack
     ]
     parts = [
-        Section.of("The stack", (), ("", "", "Found", ""), stack),
+        Section.of("The stack", (), ("", Column("status", ""), *_FOUND), stack),
         Section("Checks", facts=[fact for check in found.checks for fact in _check(check)]),
         *([_links(found.links, names)] if found.links is not None else []),
     ]
-    return f"{section_text(parts)}\n\n{_summary(found.checks)}"
+    return f"{section_text(parts, width)}\n\n{_summary(found.checks)}"
 
 
 def _check(check: Check) -> list[Fact]:
@@ -39,7 +45,8 @@ def _links(links: Links, names: Mapping[int | None, str | None]) -> Section:
     notes = [f"not known: {links.reason.message}"] if links.reason is not None else []
     titles = [names.get(number) or f"GPU {number}" for number in range(len(links.matrix))]
     rows = [(title, *row) for title, row in zip(titles, links.matrix, strict=True)]
-    return Section.of("How the GPUs are linked", notes, ("", *titles), rows)
+    columns = [Column(title, title) for title in titles]  # none leaves a narrow table
+    return Section.of("How the GPUs are linked", notes, ("", *columns), rows)
 
 
 def _summary(checks: Sequence[Check]) -> str:

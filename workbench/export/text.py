@@ -20,7 +20,17 @@ from .view.details import INDENT, largest_facts, trace_facts
 from .view.machine import accelerator_sections, processor_sections, warnings
 from .view.model import model_lines
 from .view.section import section_text
-from .view.spans import PROSE, Fact, Text, fact, facts_lines, heading, plain_lines
+from .view.spans import (
+    PROSE,
+    Fact,
+    Text,
+    fact,
+    facts_lines,
+    heading,
+    label_width,
+    listed,
+    plain_lines,
+)
 from .view.table import UNLIMITED, plain_table, table_lines
 from .view.tables import advisor_columns, advisor_line, has_gpu
 
@@ -136,23 +146,22 @@ def catalogue_text(
     workloads: Mapping[str, Workload],
     broken: Mapping[str, WorkloadError],
     scenarios: Mapping[str, Scenario],
+    width: int | None = None,
 ) -> str:
-    """The output of `workbench list`."""
-    header = ("name", "usual advice", "workload", "", "question")
-    rows = [
-        (s.id, (s.textbook or "").upper(), s.workload, "on request" * s.on_request, s.question)
-        for s in scenarios.values()
-    ]
-    lines = ["Scenarios (workbench advise NAME; those on request by name or with --all)"]
-    lines += [f"  {line.plain.rstrip()}" for line in plain_table(header, rows)]
-    lines.append("\nWorkloads (workbench run NAME --set name=value)")
+    """The output of `workbench list`, for a terminal of `width` cells or for a file."""
+    facts = [fact("", "Scenarios (workbench advise NAME; those on request by name or with --all)")]
+    for row in scenarios.values():
+        usual = [f"usual advice: {row.textbook.upper()}"] if row.textbook else []
+        also = ", ".join([row.workload, *usual, *["on request"] * row.on_request])
+        facts.append(fact(row.id, f"{row.question} ({also})"))
+    facts.append(fact("", "\nWorkloads (workbench run NAME --set name=value)"))
     for workload in workloads.values():
-        lines.append(f"  {workload.name}: {workload.teaches}")
-        lines += [f"      {_parameter(parameter)}" for parameter in workload.parameters]
+        texts = [workload.teaches, *map(_parameter, workload.parameters)]
         if workload.default_batch is not None:
-            lines.append(f"      --batch: default {workload.default_batch}")
-    lines += [f"  {name}: cannot be used: {error}" for name, error in broken.items()]
-    return "\n".join(lines)
+            texts.append(f"--batch: default {workload.default_batch}")
+        facts += listed(workload.name, texts)
+    facts += [fact(name, f"cannot be used: {error}") for name, error in broken.items()]
+    return plain_lines(facts_lines(facts, width or PROSE, label_width(facts)))
 
 
 def _parameter(parameter: Parameter) -> str:

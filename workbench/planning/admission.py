@@ -119,9 +119,16 @@ def unpriced(case: Case, objective: str, price_per_hour: float | None) -> Reason
     return Reason("no_price", f"no price is known for {case.device}: {remedy}", remedy)
 
 
+def compiling_s(case: Case, compile_s: float = COMPILE_S) -> float:
+    """Seconds that compiling a case may take, where others of its workload took `compile_s`."""
+    if "max-autotune" in case.mode_words:
+        return max(compile_s, AUTOTUNE_S)
+    return compile_s if case.is_compiled else 0.0
+
+
 def too_long_to_compile(case: Case, left_s: float, compile_s: float) -> Reason | None:
     """Why compiling a case in `compile_s` seconds does not fit into the `left_s` of its row."""
-    needed_s = max(compile_s, AUTOTUNE_S) if "max-autotune" in case.mode_words else compile_s
+    needed_s = compiling_s(case, compile_s)
     if not case.is_compiled or left_s >= needed_s:
         return None
     text = f"compiling takes up to {needed_s:.0f} s, but {left_s:.0f} s are left"

@@ -26,7 +26,7 @@ from .report import Report
 
 OF_INTEREST = ("RunStarted", "HardwareDetected", "RacePlanned", "VerdictReached", "RunFinished")
 INDEX = "history-4.msgpack"  # increase the number when `Index` or `RunSummary` changes
-LARGEST_BYTES, DIGEST_BYTES = 1 << 30, 64
+LARGEST_BYTES, DIGEST_BYTES = 64 << 20, 64
 
 Index = dict[bytes, tuple[str, RunSummary]]  # each journal's name, stamp and summary
 

@@ -91,7 +91,8 @@ class Journal:
 def read(path: Path, only: Collection[str] = ()) -> list[ev.AnyEvent]:
     """The events of a journal, without a last line that is incomplete.
 
-    JournalError names any other line that is not an event.  Events not in `only` are skipped.
+    They end before any other line that is no event, with a warning that names it.  Events not in
+    `only` are skipped, if they are JSON.
     """
     beginnings = tuple(f'{{"event":"{name}"'.encode() for name in only)
     events: list[ev.AnyEvent] = []
@@ -99,15 +100,17 @@ def read(path: Path, only: Collection[str] = ()) -> list[ev.AnyEvent]:
     gc.disable()  # a long journal makes millions of objects, none of them garbage
     try:
         for number, line in enumerate(lines(path, MOST_BYTES, LONGEST_LINE), start=1):
-            if line.isspace() or (only and not line.startswith(beginnings)):
+            if line.isspace():
                 continue
             try:
+                if only and not line.startswith(beginnings):
+                    msgspec.json.decode(line, type=msgspec.Raw)
+                    continue
                 event = ev.decode(printable_json(line))
             except UNREADABLE as error:
-                if not line.endswith(b"\n"):  # the writer died here
-                    break
-                problem = f"{path}, line {number}, is not an event: {shown(reason(error))}"
-                raise JournalError(problem) from error
+                if line.endswith(b"\n") and events:  # else its writer died, or it is no journal
+                    events.append(_damaged(number, error, events[-1].at_s))
+                break
             if absurd := absurdity(event):
                 raise JournalError(f"{path}, line {number}: {shown(absurd)}")
             if isinstance(event, ev.BlockMeasured):
@@ -123,6 +126,12 @@ def read(path: Path, only: Collection[str] = ()) -> list[ev.AnyEvent]:
     return events
 
 
+def _damaged(number: int, error: Exception, at_s: float) -> ev.WarningRaised:
+    problem = f"line {number} of the journal is damaged: {shown(reason(error))}"
+    remedy = "the run is shown up to that line"
+    return ev.WarningRaised(at_s=at_s, warning=Warning("damaged_journal", problem, remedy))
+
+
 def _packed(block: ev.BlockMeasured, names: dict[str, str]) -> ev.BlockMeasured:
     """The block in a third of the memory: samples in an array, and shared names."""
     return msgspec.structs.replace(
@@ -136,7 +145,10 @@ def _packed(block: ev.BlockMeasured, names: dict[str, str]) -> ev.BlockMeasured:
 
 
 def reason(error: Exception) -> str:
-    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+    """Why JSON could not be decoded, in words."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    return str(error).replace("Input data was truncated", "it is empty or ends too early")
 
 
 def looks_like_one(path: Path) -> bool:

@@ -20,20 +20,28 @@ OF_A_WORKLOAD = "title", "teaches", "default_batch", "latency", "convolves", "is
 OF_A_BACKEND = Backend.__annotations__.keys() - {"name", "optional"}
 
 
-class Describer:
-    """Answers for one file; each public method is one question."""
+class BackendFile:
+    """Answers for a file of a backend; each public method is one question."""
 
-    def __init__(self, kind: str, name: str) -> None:
-        self._kind, self._name = kind, name
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def describe(self) -> dict[str, Any]:
+        backend = import_backend(self._name)
+        return {name: getattr(backend, name) for name in OF_A_BACKEND}
+
+
+class WorkloadFile:
+    """The same for a file of a workload."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     @cached_property
     def _workload(self) -> Workload:
         return import_workload(self._name)
 
     def describe(self) -> dict[str, Any]:
-        if self._kind == "backend":
-            backend = import_backend(self._name)
-            return {name: getattr(backend, name) for name in OF_A_BACKEND}
         found = self._workload
         return {
             **{name: getattr(found, name) for name in OF_A_WORKLOAD},
@@ -58,8 +66,11 @@ class Describer:
         return list(self._workload.tuning_values(parameter, Host(**host), device_kind))
 
 
+FILES = {"backend": BackendFile, "workload": WorkloadFile}
+
+
 def main(arguments: list[str]) -> None:
     """Answer from the socket whose descriptor is the first argument until it closes."""
     descriptor, kind, name = arguments
     limit(os.getpid(), DATA=MOST_MEMORY_BYTES, FSIZE=MOST_FILE_BYTES, CORE=0)
-    serve(Describer(kind, name), int(descriptor))
+    serve(FILES[kind](name), int(descriptor))

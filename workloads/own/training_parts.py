@@ -179,14 +179,14 @@ class TrainingParts:
             raise unusable(f"{self.one.name} has no weights that require gradients")
         with user_errors(f"optimizer of {self.one.name}"):
             made = (self.optimizer or maker_of(torch.optim.AdamW))(module)
-            closure = inspect.signature(made.step).parameters.get("closure")
+            closure = parameters_of(made.step).get("closure")
         kind = type(made)
         if closure is not None and closure.default is inspect.Parameter.empty:
             hint = "let `optimizer` return one that steps without a closure, such as SGD or AdamW"
             raise unusable(f"its optimizer {kind.__name__} needs a closure for each step", hint)
         if not fused:
             return made
-        if "fused" not in inspect.signature(kind).parameters:
+        if "fused" not in parameters_of(kind):
             raise WorkloadError(f"its optimizer {kind.__name__} has no fused form")
         # A group has all its settings; foreach excludes fused.
         return kind([{**g, "fused": True, "foreach": None} for g in made.param_groups], fused=True)
@@ -238,7 +238,15 @@ class TrainingParts:
         return next(self.batches(size, 0, False, seed))
 
 
-# It has an import of its own, since `save` copies it.
+def parameters_of(function: Any) -> Any:
+    """The parameters by their names; none where a function of C does not say."""
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return {}
+
+
+# It has an import of its own, since `save` copies it and `parameters_of`.
 def maker_of(found: Any) -> Any:
     """A function that makes an optimiser for a module, as `found` does; None if it is neither a
     function nor an optimiser."""
@@ -246,11 +254,11 @@ def maker_of(found: Any) -> Any:
 
     if isinstance(found, torch.optim.Optimizer):
         kind: Any = type(found)
-        taken = inspect.signature(kind).parameters
+        taken = parameters_of(kind)
         found = partial(kind, **{k: value for k, value in found.defaults.items() if k in taken})
     if not callable(found):
         return None
-    if next(iter(inspect.signature(found).parameters), "") in ("model", "module", "net", "network"):
+    if next(iter(parameters_of(found)), "") in ("model", "module", "net", "network"):
         return found
     return lambda model: found([x for x in model.parameters() if x.requires_grad])
 

@@ -392,6 +392,15 @@ def test_the_text_shows_stack_checks_and_remedies() -> None:
     assert max(map(len, text.splitlines())) <= 100 or "://" in text
 
 
+def test_in_a_narrow_terminal_the_stack_is_shortened() -> None:
+    found = examine(with_gpu(), software(), WORKING)
+    long = {"found": 30 * "1.", "note": 30 * "2 "}
+    stack = [msgspec.structs.replace(level, **long) for level in found.stack]
+    text, _, _ = doctor_text(Examination(stack, found.checks), width=60).partition("Checks")
+    assert max(map(len, text.splitlines())) <= 60
+    assert re.search(r"^  torch +WARN +1\.1\.1\.[1.]*~ +2 2 2 [2 ]*~$", text, re.MULTILINE)
+
+
 @pytest.mark.parametrize(
     ("changes", "container"),
     [

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import msgspec
 import pytest
 from builders import CROSSOVER, case, scenario, steady
 from verdict_gallery import BOTH, GALLERY, STREAMING
-from verdicts import BATCHED, CPU, GPU, LOW, NOISY, clocked, reproduced_by, verdict, with_ceilings
+from verdicts import (
+    BATCHED,
+    CPU,
+    GPU,
+    LOW,
+    NOISY,
+    clocked,
+    reproduced_by,
+    skipped,
+    verdict,
+    with_ceilings,
+)
 
 from workbench.planning.scenario import Limits, Size
 from workbench.records import events as ev
+from workbench.records.reason import NO_TIME, Reason
 
 
 @pytest.mark.parametrize(
@@ -118,6 +131,13 @@ def test_a_larger_budget_replaces_the_one_that_was_given(command: str, longer: s
     given = reproduced_by(f"workbench {command}")
     found = verdict({CPU: NOISY, GPU: NOISY[::-1]}, given)
     assert f"`workbench {longer}`" in found.next_best
+
+
+@pytest.mark.parametrize(("mode", "budget"), [("compile", "120"), ("max-autotune", "150")])
+def test_the_larger_budget_is_enough_for_compiling(mode: str, budget: str) -> None:
+    late = Reason(NO_TIME, "compiling takes up to 90 s, but 40 s are left", "raise --budget")
+    found = verdict({CPU: steady(1.0), replace(GPU, mode=mode): []}, skipped(late))
+    assert f"--budget {budget}`" in found.next_best
 
 
 def test_no_larger_budget_is_advised_where_the_rounds_were_enough() -> None:

@@ -72,6 +72,12 @@ def test_the_other_commands_take_finite_numbers(arguments: list[str]) -> None:
     assert "must be a" in refused(*arguments)
 
 
+@pytest.mark.parametrize("command", ["runs --last", "runs --prune --keep", "watch --count"])
+def test_a_count_is_no_larger_than_python_counts(command: str) -> None:
+    with pytest.raises(click.BadParameter, match="is not in the range"):
+        cli.main([*command.split(), str(10**20)], standalone_mode=False)
+
+
 def test_control_lines_come_through_a_pipe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "lines").touch()
     for path in (tmp_path / "lines", Path(os.devnull)):

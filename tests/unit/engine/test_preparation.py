@@ -168,6 +168,16 @@ class SilentPool(StartingPool):
         raise WorkerFailed(Reason("timeout", f"no answer within {self.asked_s[-1]:.0f} s"))
 
 
+def test_the_reason_of_another_form_says_so_once() -> None:
+    first, other, third = (replace(CPU_A, precision="fp16", mode=m) for m in (None, "nhwc", "a"))
+    row, late = Row(other, first, third), Reason("timeout", "no answer within 20 s")
+    row.report.candidates[first.id].reason = late
+    for form in (other, third):  # the second is refused as the first was
+        refused = row.report.candidates[form.id].reason = row.preparation.refusals.of(form, RUN_S)
+        assert refused is not None
+        assert refused.message == "no answer within 20 s (in another form)"
+
+
 @pytest.mark.parametrize(
     ("mode", "precision", "until_s", "state", "code"),
     [

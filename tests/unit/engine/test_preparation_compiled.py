@@ -54,6 +54,12 @@ def test_a_compilation_is_refused_where_its_time_is_not_left(left_s: float, star
         assert (reason.code, "compiling takes" in reason.message) == ("no_time", True)
 
 
+def test_what_is_not_compiled_is_never_refused_for_the_time_of_compiling() -> None:
+    row = Row(CPU_A)
+    row.pool.import_s[WorkerKey("cpu", "torch", 2)] = 5.0  # longer than what is left
+    assert row.preparation.refusals.of(CPU_A, 4.0) is None
+
+
 def test_what_compiles_for_a_gpu_has_a_worker_of_its_own() -> None:
     gpu = case("cuda:0-a")
     compiled = replace(gpu, mode="compile")

@@ -34,6 +34,13 @@ def test_a_row_has_word_ratio_interval_and_times() -> None:
     assert "\x1b" not in text
 
 
+def test_a_narrow_table_keeps_the_ratio() -> None:
+    long = replace(REPORT.results[0], case="matmul[n=2048] cpu onnxruntime fp32 t2 " * 2)
+    text = section_text([ab_section(replace(REPORT, results=[long]))], 60)
+    (line,) = [line for line in text.splitlines() if line.startswith("SLOWER")]
+    assert " 1.051" in line and len(line) <= 60
+
+
 def test_a_simulated_gpu_is_named() -> None:
     posed = replace(REPORT.results[0], basis="simulated")
     (section,) = [ab_section(replace(REPORT, results=[posed]))]

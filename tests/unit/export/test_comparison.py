@@ -8,8 +8,7 @@ from msgspec.structs import replace
 from workbench.advisor.compare import RunSide, compared
 from workbench.export.markdown import markdown
 from workbench.export.view.comparison import sections
-from workbench.export.view.section import section_lines, section_text
-from workbench.export.view.spans import plain_lines
+from workbench.export.view.section import section_text
 from workbench.records.comparison import ComparedVerdict, RunComparison
 from workbench.records.document import SCHEMA_VERSION, Tool
 from workbench.records.machine import Gpu
@@ -120,6 +119,7 @@ def test_a_narrow_table_keeps_the_reasons_and_the_names_of_facts() -> None:
     ]
     against = [replace(found.against[0], cases=cases)]
     parts = [*sections(replace(found, against=against))]
-    text = plain_lines(section_lines(parts, 60, 60))
+    text = section_text(parts, 60)
+    assert max(map(len, text.splitlines())) <= 60
     assert "1 of 3 rounds in A" in text and "99% CI" not in text and "workbench" in text
-    assert "99% CI" in plain_lines(section_lines(parts, 120, 120))
+    assert "99% CI" in section_text(parts, 120)

@@ -8,7 +8,7 @@ from workbench.contract import Accuracy
 from workbench.export.text import run_text, summary_text
 from workbench.export.view.derived import RunView
 from workbench.export.view.events import log_line
-from workbench.export.view.model import answer_lines, module_lines, stage
+from workbench.export.view.model import advice_lines, module_lines, stage
 from workbench.export.view.model_facts import code_facts, left_out, saved_text
 from workbench.export.view.spans import plain_lines
 from workbench.planning.request import Request, check
@@ -40,7 +40,7 @@ def test_a_run_that_is_cut_short_anywhere_says_what_it_knows(length: int) -> Non
 
 
 def test_code_that_raised_leaves_no_empty_remedy() -> None:
-    answer = plain_lines(answer_lines([], None, RunView(Report.of(RUNS["raised"])), 80))
+    answer = plain_lines(advice_lines([], None, RunView(Report.of(RUNS["raised"])), 80))
     assert "! failed" in answer and "remedy" not in answer, "nothing is known to help"
 
 

@@ -255,7 +255,7 @@ def test_the_raw_log_of_a_pod_is_a_document(folder: Path, name: str) -> None:
     assert sum(each.file == name for each in recordings) == 1
     made_up.write(folder / name, raw[:5000])
     (warning,) = read_folder(folder, NOW).warnings
-    assert warning.message.startswith(f"{name} is not usable: Input data was truncated")
+    assert warning.message.startswith(f"{name} is not usable: it is empty or ends too early")
 
 
 def test_fleets_in_the_folder_of_another_are_named_and_judged_by_their_own_plans(folder) -> None:
@@ -317,7 +317,7 @@ def test_jobs_of_another_plan_in_the_folder_are_not_lost(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("plan", "words"),
     [
-        ("{", "truncated"),
+        ("{", "it is empty or ends too early"),
         ("[1]", "Expected `object`"),
         ("{}", "missing required field"),
         ('{"fleet_version": NaN}', "invalid character"),

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import random
+import tracemalloc
 from pathlib import Path
 from typing import BinaryIO
 
@@ -69,6 +70,16 @@ def test_journals_of_real_runs_are_summarised(runs, name, status, simulated, ans
     assert answers is None or set(found.answers) == answers
 
 
+def test_reading_the_index_takes_little_memory(runs: Path) -> None:
+    keep(runs, "a")
+    listed()
+    tracemalloc.start()
+    listed()
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 100 << 20, "some login nodes limit it (ulimit -v)"
+
+
 def test_the_newest_comes_first_and_conditions_choose(runs: Path) -> None:
     for name in ("20260101-a", "20260103-c", "20260102-b"):
         keep(runs, name)
@@ -103,19 +114,25 @@ def test_what_is_no_journal_is_listed_with_the_reason(runs: Path) -> None:
     (runs / "notes.txt").write_text("foreign")
     keep(runs, "empty", b"")
     keep(runs, "foreign", b"\x00\xff[31m\n")
-    keep(runs, "broken", LINES[0] + b'{"event":"RacePlanned"}\n')
     keep(runs, "early", LINES[0].replace(b"2026-11-21T00", b"0001-01-01T00"))
     keep(runs, "\x1b[31mred")
     found = {each.id: each for each in listed()}
     assert "\\x1b[31mred" in found
     assert "it is a folder" in str(found["folder"].reason)
     assert "not a regular file" in str(found["fifo"].reason)
-    assert "line 2" in str(found["broken"].reason)
-    bad = {"folder", "fifo", "empty", "foreign", "broken"}
+    bad = {"folder", "fifo", "empty", "foreign"}
     assert {name for name, each in found.items() if each.status == "unreadable"} >= bad
     assert "gone" not in found
     assert "notes" not in found
     assert all(str(each.reason).isprintable() for each in found.values())
+
+
+@pytest.mark.parametrize("line", [b'{"event":"RacePlanned"}\n', b'{"event":"BlockMeasured\n'])
+def test_a_run_ends_at_a_broken_line(runs: Path, line: bytes) -> None:
+    whole = [ev.encode(event) + b"\n" for event in eventful()]
+    keep(runs, "broken", b"".join([*whole[:-1], line, whole[-1]]))
+    keep(runs, "whole", b"".join(whole))
+    assert statuses() == {"broken": "incomplete", "whole": "done"}
 
 
 def test_a_name_that_is_no_text_is_listed(runs: Path) -> None:

@@ -56,7 +56,7 @@ def result_lines(row: Row, run: RunView, width: int, table_width: int) -> list[T
 def result_facts(row: Row, run: RunView) -> list[Fact]:
     """The answer and the race of a finished row; without a verdict the fastest candidate."""
     if (verdict := row.verdict) is None:
-        return _fastest(row, run)
+        return _fastest_facts(row, run)
     race = [fact("race", counts_text(verdict.race))] if verdict.race is not None else []
     return [*answer_facts(row, run), *race]
 
@@ -83,7 +83,7 @@ def _so_far(row: Row, run: RunView) -> list[Fact]:
     return [Fact("so far", Text.of(first, f" leads by {lead} over ", second))]
 
 
-def _fastest(row: Row, run: RunView) -> list[Fact]:
+def _fastest_facts(row: Row, run: RunView) -> list[Fact]:
     """The best candidate of a row without a verdict, compared with the second."""
     if (found := _first_two(row, run)) is None:
         return []
@@ -132,12 +132,12 @@ def answer_facts(row: Row, run: RunView) -> list[Fact]:
     """The verdict, or the state of the race before there is one."""
     if (verdict := row.verdict) is None:
         is_plain = not row.plan.owes_verdict and not run.going
-        return (_fastest(row, run) if is_plain else []) or [
+        return (_fastest_facts(row, run) if is_plain else []) or [
             Fact("answer", pending_texts(row, run)[0])
         ]
     # The variant of a model counts, not the kind of device.
     said = listed("answer", answer(row, run.report))  # names the pick in words
-    facts = said or [Fact("answer", _answer(verdict))]
+    facts = said or [Fact("answer", _choice(verdict))]
     if (pick := row.picked) is not None:
         words = "" if said or has_equal(verdict) else f"  ({in_words(pick.case)})"
         facts.append(Fact("pick", Text.of(pick_texts(verdict, run)[0], (words, "dim"))))
@@ -151,7 +151,7 @@ def answer_warnings(verdict: Verdict) -> list[Warning]:
     return [warning for warning in verdict.warnings if warning.subject == verdict.scenario]
 
 
-def _answer(verdict: Verdict) -> Text:
+def _choice(verdict: Verdict) -> Text:
     """The choice, its confidence and the first reason: the result of the measurement."""
     found = Text.of(choice_text(verdict), " (", confidence_text(verdict))
     if verdict.basis == "simulated":

@@ -24,8 +24,6 @@ from .spans import Text
 from .table import UNLIMITED, Column, texts_of
 from .words import choice_word, with_short
 
-HEADINGS = ("Result", "Case", "B/A", "95% CI", "A", "B", "Pairs of processes")
-
 
 def sections(found: RunComparison) -> Iterator[Section]:
     """The verdicts and cases of each run against A, then the machines and their software."""
@@ -135,11 +133,12 @@ def ab_section(report: ABReport) -> Section:
     posed = [each.case for each in report.results if each.basis == "simulated"]
     notes += [f"{case}: simulated, a CPU worker poses as this GPU" for case in posed]
     notes.append(f"SAME: the whole interval is within {report.tolerance:.2%}")
-    return Section.of("B against A", notes, HEADINGS, map(_cells, report.results))
+    named, ratio = _staying("Case", 24, names=True), _staying("B/A")
+    header = ("Result", named, ratio, "95% CI", "A", "B", "Pairs of processes")
+    return Section.of("B against A", notes, header, map(_cells, report.results))
 
 
 def _cells(result: ABResult) -> list[str]:
-    """The cells of a result under HEADINGS."""
     ratio = NOT_AVAILABLE if result.ratio is None else f"{result.ratio:.3f}"
     interval = NOT_AVAILABLE if result.ci95 is None else "{:.3f}-{:.3f}".format(*result.ci95)
     times = [duration(median(each) if each else None) for each in (result.a_s, result.b_s)]

@@ -105,7 +105,7 @@ def _said(event: ev.AnyEvent, run: RunView) -> Said:  # noqa: C901 - one flat ar
             if saved and len(run.report.verdicts) == 1:  # advice after later rows repeats it
                 return "saved", saved_text(saved), "good" if saved.reason is None else "error"
         case ev.VerdictReached():
-            return "answer", _answer(event, run), "good"
+            return "answer", _verdict(event, run), "good"
         case ev.TraceWritten():
             return "trace", f"{event.trace.file}, for ui.perfetto.dev or chrome://tracing", "good"
         case ev.StatusChanged():
@@ -154,7 +154,7 @@ def _left(row: Row, report: Report) -> str:
     return f"; row {number} of {len(rows)}, {left} left"
 
 
-def _answer(event: ev.VerdictReached, run: RunView) -> str:
+def _verdict(event: ev.VerdictReached, run: RunView) -> str:
     """`Row: CPU. The CPU is 2.1x faster ...`; for a model or code, the first advice on it."""
     report, verdict = run.report, event.verdict
     if advice := answer(report.rows[verdict.scenario], report):

@@ -81,7 +81,7 @@ def stage(run: RunView) -> str:
     return "profiling, to explain the result" if profiling else "finishing"
 
 
-def answer_lines(
+def advice_lines(
     found: Sequence[RankedCandidate], chosen: Candidate | None, run: RunView, width: int
 ) -> list[Text]:
     """The variant to ship, its warnings, and why; also an explanation of the `chosen` candidate."""

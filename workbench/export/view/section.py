@@ -69,5 +69,6 @@ def section_lines(found: Sequence[Section], width: int, table_width: int = UNLIM
 
 
 def section_text(found: Iterable[Section], width: int | None = None) -> str:
-    """The sections for a terminal of `width` cells, or for a file."""
-    return plain_lines(section_lines([*found], width or PROSE))
+    """The sections for a terminal of `width` cells, or for a file, in which no table loses a
+    column."""
+    return plain_lines(section_lines([*found], width or PROSE, width or UNLIMITED))

@@ -111,7 +111,7 @@ def pending_texts(row: Row, run: RunView) -> list[Text]:
     report = run.report
     searched = any(run.largest(candidate) for candidate in row.candidates)
     if not row.plan.owes_verdict and (row.started or searched):
-        return _fastest(row, run)
+        return _fastest_texts(row, run)
     if not row.started:
         return [Text.of(("waiting" if run.going else "not reached", "dim"))]
     if run.going and report.current_row == row.plan.scenario:
@@ -128,7 +128,7 @@ def pending_texts(row: Row, run: RunView) -> list[Text]:
     return [Text.of((text, "dim")) for text in texts]
 
 
-def _fastest(row: Row, run: RunView) -> list[Text]:
+def _fastest_texts(row: Row, run: RunView) -> list[Text]:
     best = run.best(row)
     if best is None:
         return _largest_batch(row, run) or [Text.of(("nothing measured", "dim"))]

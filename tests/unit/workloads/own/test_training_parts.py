@@ -271,6 +271,16 @@ def test_an_optimizer_may_take_the_module_or_its_weights_that_train() -> None:
     assert plain.param_groups[0]["params"] == [one.module.weight]
 
 
+def test_an_optimizer_whose_parameters_python_does_not_know_is_called_with_the_weights() -> None:
+    class Odd(torch.optim.SGD):
+        __signature__ = "unknown"  # as with some functions of C, `inspect` raises an error
+
+    parts = TrainingParts(supervised(optimizer=Odd))
+    assert type(parts.optimiser(parts.one.module)) is Odd
+    with fails_with("unsupported", "its optimizer Odd has no fused form"):
+        parts.optimiser(parts.one.module, fused=True)
+
+
 def test_a_module_that_torch_jit_has_compiled_is_refused() -> None:
     traced = torch.jit.trace(nn.Linear(3, 2), torch.ones(1, 3))
     with fails_with("bad_input", "net:build is compiled by torch.jit", hint=True):
