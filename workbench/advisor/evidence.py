@@ -36,8 +36,8 @@ class Evidence:
 
     @property
     def larger_budget_s(self) -> float:
-        """Seconds of a budget under which each row gets more time than in this run, a candidate that
-        was not compiled for lack of time is, and a row that raced alone has a turn for each."""
+        """Seconds of a budget that gives each row more time than this run, suffices to compile what
+        lacked the time, and gives a row that raced alone a turn for each candidate."""
         measured = sum(bool(candidate.blocks) for candidate in self.for_the_pick)
         growth = 1 + len(self.missed) / measured if self.is_alone and measured else 0.0
         late = (c.case for c in self.by_id if not c.blocks and c.reason and c.reason.is_late)
@@ -172,8 +172,8 @@ class Evidence:
 
     @cached_property
     def medians(self) -> Comparison | None:
-        """The pick's medians against those of the nearest rival, where they decide: its 99th percentile
-        is lower too, but not beyond doubt, since a few stalls set it."""
+        """The pick's medians against those of the nearest rival, where they decide: its 99th
+        percentile is lower too, but not beyond doubt, since a few stalls set it."""
         pick, rival = self.pick, self.rival
         if not self.scenario.measures_tails or pick is None or rival is None:
             return None
