@@ -68,6 +68,10 @@ def section_lines(found: Sequence[Section], width: int, table_width: int = UNLIM
     return lines
 
 
-def section_text(found: Iterable[Section], width: int | None = None) -> str:
-    """For a terminal of `width` cells, or for a file, in which no table loses a column."""
-    return plain_lines(section_lines([*found], width or PROSE, width or UNLIMITED))
+def section_text(
+    found: Iterable[Section], width: int | None = None, table_width: int | None = None
+) -> str:
+    """For a terminal of `width` cells, or for a file, in which no table loses a column; with a
+    `table_width` of their own the tables may be wider."""
+    prose, wide = width or PROSE, table_width or width or UNLIMITED
+    return plain_lines(section_lines([*found], prose, wide))
