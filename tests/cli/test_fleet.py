@@ -48,6 +48,15 @@ def test_stragglers_are_named_with_their_state_and_the_exit_code_says_so(cli, fo
     assert "either: next, new" in done.stdout and "mail.json is not usable" in done.stdout
 
 
+def test_a_narrow_terminal_takes_no_answer_away(folder, monkeypatch, capfd) -> None:
+    monkeypatch.setattr("workbench.export.markdown.terminal_width", lambda: 40)
+    with pytest.raises(SystemExit):
+        command.main(["fleet", "show", str(folder), "--plain"], standalone_mode=False)
+    text = capfd.readouterr().out
+    (head,) = [line for line in text.splitlines() if line.startswith("Scenario  ")][:1]
+    assert head.split()[-3:] == ["old", "new", "next"]
+
+
 def invoke(*arguments: object) -> tuple[int, str]:
     done = CliRunner().invoke(command, ["fleet", *map(str, arguments)])
     return done.exit_code, done.stdout

@@ -146,6 +146,7 @@ def show(
     from ..advisor.fleet import is_complete, priced
     from ..export.markdown import tables
     from ..export.view.fleet import sections
+    from ..export.view.table import UNLIMITED
     from ..planning.prices import given_prices
     from ..text.output import put
     from .launch import in_terminal, show_fleet
@@ -159,7 +160,8 @@ def show(
     if as_json:
         echo_json(found)
     elif markdown or plain or not in_terminal():
-        put([tables(sections(found), as_markdown=markdown)])
+        # Its columns are the answers, and text cannot be scrolled to the side as the screen is.
+        put([tables(sections(found), as_markdown=markdown, table_width=UNLIMITED)])
     else:
         found = show_fleet(now, found)
     sys.exit(OK if is_complete(found) else FAILED)

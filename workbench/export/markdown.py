@@ -17,9 +17,9 @@ def text(report: Report) -> str:
     return markdown(sections(report))
 
 
-def tables(found: Iterable[Section], *, as_markdown: bool) -> str:
+def tables(found: Iterable[Section], *, as_markdown: bool, table_width: int | None = None) -> str:
     """The sections for stdout, be it a terminal or a file, or as Markdown."""
-    return markdown(found) if as_markdown else section_text(found, terminal_width())
+    return markdown(found) if as_markdown else section_text(found, terminal_width(), table_width)
 
 
 def markdown(found: Iterable[Section]) -> str:

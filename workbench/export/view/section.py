@@ -68,7 +68,9 @@ def section_lines(found: Sequence[Section], width: int, table_width: int = UNLIM
     return lines
 
 
-def section_text(found: Iterable[Section], width: int | None = None) -> str:
+def section_text(
+    found: Iterable[Section], width: int | None = None, table_width: int | None = None
+) -> str:
     """The sections for a terminal of `width` cells, or for a file, in which no table loses a
-    column."""
-    return plain_lines(section_lines([*found], width or PROSE, width or UNLIMITED))
+    column.  Tables with a `table_width` of their own may be wider."""
+    return plain_lines(section_lines([*found], width or PROSE, table_width or width or UNLIMITED))
