@@ -53,6 +53,11 @@ def test_a_builder_may_return_module_args_and_keywords(code) -> None:
     assert call(one.copy(), example).tolist() == [[2.0, 2.0]] * 3
 
 
+def test_inputs_follow_a_module_that_has_buffers_alone() -> None:
+    norm = torch.nn.BatchNorm1d(2, affine=False).to("meta")
+    assert call(norm.eval(), Example((torch.ones(1, 2),), {})).is_meta
+
+
 @pytest.mark.parametrize(("train", "made"), [(False, "return (module, args)"), (True, "dataset()")])
 def test_missing_inputs_have_a_remedy_that_fits(code, train: bool, made: str) -> None:
     with fails_with("bad_input", "gives no inputs", hint=made):
