@@ -420,6 +420,17 @@ def test_weights_without_values_are_refused(tmp_path: Path, made: str, says: str
         written(tmp_path, f"empty_{made[:4]}", text)
 
 
+@pytest.mark.parametrize("method", ["train", "to"])
+def test_a_module_that_refuses_its_mode_or_place_is_named(tmp_path: Path, method: str) -> None:
+    text = f"""import torch
+class Net(torch.nn.Linear):
+    def {method}(self, *given): raise ValueError("not for 8-bit models")
+def build(): return Net(3, 3), (torch.ones(1, 3),)
+"""
+    with fails_with("user_code", f"refuses_{method}:build: ValueError: not for"):
+        written(tmp_path, f"refuses_{method}", text)
+
+
 def test_a_pickle_finds_its_classes_in_the_folder(tmp_path: Path) -> None:
     (tmp_path / "home_net.py").write_text("import torch\nclass Net(torch.nn.Linear): pass\n")
     made = "import torch, home_net; torch.save((home_net.Net(3, 2), torch.ones(1, 3)), 'net.pt')"
