@@ -208,7 +208,10 @@ def _resizes(one: Subject, example: Example, batch: int, within: str) -> bool | 
     sequence, a causal module has only the first in common.  Where that is too large for the module,
     half the batch and the batch are tried.  None where both raise."""
     if one.takes_batch:
-        return True
+        with suppress(Exception):  # its forward may name its own batch
+            call(one.copy(), one.example(1 if batch > 1 else 2), within=within)
+            return True
+        return False
     for size in filter(None, (batch, batch // 2)):
         with suppress(Exception):
             given = example if size == batch else example.resized(size)

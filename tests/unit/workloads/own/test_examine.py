@@ -128,6 +128,11 @@ def test_a_module_that_fixes_its_batch_runs_at_that_one(examined) -> None:
         assert found == (batch, False, batch is not None)
 
 
+def test_a_module_that_fixes_its_batch_has_no_other_from_inputs_either(examined) -> None:
+    _, facts = examined("fixed_by_itself")
+    assert (facts["batch"], facts["resizable"]) == (2, False)
+
+
 def test_a_state_without_rows_is_no_batch(examined) -> None:
     assert examined("policy")[1]["batch"] is None
 
