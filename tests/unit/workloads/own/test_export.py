@@ -171,6 +171,18 @@ def test_what_torch_does_not_compile_is_unsupported(code: Code) -> None:
         breaks(net, 1)
 
 
+class Loops(nn.Linear):
+    def forward(self, x: Any) -> Any:
+        for _ in range(2):
+            x = super().forward(x) * x.sum().item()
+        return x
+
+
+def test_a_graph_break_in_a_loop_is_named(code: Code) -> None:
+    with fails_with("unsupported", r"to compile .graph break: Tensor\.item\(\)"):
+        breaks(Subject(Loops(3, 3), torch.ones(2, 3)), 2)
+
+
 @pytest.fixture(scope="module")
 def net_pt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An archive, which no test changes."""
