@@ -101,6 +101,9 @@ def _called(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
     facts["floor"] = max(found.floors)
     if facts["nondeterministic"]:
         notes.append(f"two fresh copies differ, {_consequence(found, facts['checks'])}")
+        if one.is_graph:
+            dropout = "if that is dropout, call eval() before torch.export"
+            notes.append(f"its graph draws random numbers; {dropout}")
     facts["resizable"] = bool(resizes)
     facts["of_one_size"] = resizes is None and batch is not None
     return facts

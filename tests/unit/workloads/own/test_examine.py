@@ -284,6 +284,14 @@ def test_an_archive_at_the_end_of_its_range_has_other_batches(tmp_path: Path) ->
     assert (facts["batch"], facts["resizable"], facts["of_one_size"]) == (4, True, False)
 
 
+def test_an_archive_in_training_mode_has_a_remedy(tmp_path: Path) -> None:
+    program = torch.export.export(torch.nn.Dropout(), (torch.ones(4, 3),))
+    torch.export.save(program, tmp_path / "net.pt2")
+    code = Code("torch", "net.pt2", str(tmp_path / "kept"), str(tmp_path))
+    notes = WORKLOAD.consult("examine", code=code.as_text())["notes"]
+    assert any(note.endswith("call eval() before torch.export") for note in notes)
+
+
 @pytest.mark.parametrize(
     ("name", "made", "is_graph"),
     [
