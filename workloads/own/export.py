@@ -233,8 +233,9 @@ def _flat(module: Any, example: Example) -> Any:
             self.inner = module
 
         def forward(self, *given: Any) -> tuple[Any, ...]:
-            waiting = iter(given)
-            full = example.mapped(lambda _: next(waiting))
+            pairs = zip(example.tensors().values(), given, strict=True)
+            known = {id(own): new for own, new in reversed(list(pairs))}  # the first of equal ones
+            full = example.mapped(lambda own: known[id(own)])
             return tuple(tensors(self.inner(*full.args, **full.kwargs)).values())
 
     return Flat()

@@ -62,6 +62,20 @@ def test_any_batch_with_tokens_masks_and_constants(code: Code) -> None:
     assert found[1].tolist() == expected["best"][0].tolist()
 
 
+class Attends(nn.Module):
+    def forward(self, query: Any, key: Any, value: Any, bias: Any) -> Any:
+        assert query is key is value
+        return query * 2 + bias
+
+
+def test_a_tensor_that_comes_twice_is_one_in_the_graph_too(code: Code) -> None:
+    x, bias = torch.ones(2, 3), torch.arange(3.0)
+    made = exported(code, Subject(Attends(), x, x, x, bias), None)
+    assert made["inputs"] == ["input_0", "input_3"]
+    (found,) = run(made, {"input_0": x, "input_3": bias})
+    assert found.tolist() == (x * 2 + bias).tolist()
+
+
 class Recurrent(nn.Module):
     def __init__(self) -> None:
         super().__init__()
