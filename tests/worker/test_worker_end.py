@@ -70,3 +70,32 @@ def test_a_long_log_is_emptied_but_no_file_of_the_user(tmp_path: Path) -> None:
             sizes.append((log.stat().st_size, own.stat().st_size))
     worker.wait(60)
     assert sizes == [(0, 0), (0, 0), (0, MOST_LOGGED + 1)]
+
+
+CLOSES = """
+import sys
+from workbench.worker.serve import serve
+
+class Closes:
+    def close_streams(self):
+        sys.stdout.close()
+        sys.stderr.close()
+        raise ValueError("the reason")
+
+    def tidy(self):
+        pass
+
+serve(Closes(), int(sys.argv[1]))
+"""
+
+
+def test_an_error_after_the_end_of_the_streams_is_told() -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        command = [sys.executable, "-c", CLOSES, str(theirs.fileno())]
+        worker = subprocess.Popen(command, pass_fds=[theirs.fileno()])
+    with ours, ours.makefile("rw") as channel:
+        channel.write(json.dumps({"op": "close_streams"}) + "\n")
+        channel.flush()
+        assert json.loads(channel.readline())["error"]["message"] == "ValueError: the reason"
+    assert worker.wait(60) == 0

@@ -180,6 +180,8 @@ def _check_question(request: Request, question: ModelQuestion | OwnQuestion) -> 
     option = question.option
     if request.scenarios:
         names = " ".join(request.scenarios)
+        if option == f"--{COMMAND}" and "=" in names:
+            raise UsageError(f"--over takes one axis: add --over {request.scenarios[0]}")
         raise UsageError(f"{option} replaces scenarios: leave out {option} or {names}")
     try:
         question.check()

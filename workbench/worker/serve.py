@@ -57,16 +57,21 @@ def _is_disk_full() -> bool:
     return False
 
 
+def log_error() -> None:
+    """Write the current exception into the log, whose tail the engine quotes."""
+    import traceback
+
+    with suppress(Exception):  # the disk is full, or the user's code has closed the stream
+        traceback.print_exc()
+
+
 def answer(worker: Any, request: dict[str, Any]) -> dict[str, Any]:
     """Carry out one request; every failure is part of the answer."""
     operation = getattr(worker, request.pop("op"))
     try:
         return {"ok": operation(**request)}
     except Exception as error:
-        import traceback
-
-        with suppress(OSError):  # the disk may be full
-            traceback.print_exc()  # into the log, whose tail the engine quotes
+        log_error()
         described = describe(error)
     if not described["fatal"]:  # the exception and its frames, which held tensors, are gone by now
         with suppress(Exception):
@@ -114,7 +119,7 @@ def serve(worker: Any, descriptor: int) -> None:
     getattr(worker, "close", int)()
     # Without the interpreter's own teardown, which takes half a second once torch is loaded.
     atexit._run_exitfuncs()
-    with suppress(OSError):
+    with suppress(Exception):  # the user's code may have closed or replaced them
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(0)

@@ -100,6 +100,9 @@ def _called(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
     facts["floor"] = max(found.floors)
     if facts["nondeterministic"]:
         notes.append(f"two fresh copies differ, {_consequence(found, facts['checks'])}")
+        if one.is_graph:
+            dropout = "if that is dropout, call eval() before torch.export"
+            notes.append(f"its graph draws random numbers; {dropout}")
     facts["resizable"] = bool(resizes)
     facts["of_one_size"] = resizes is None and batch is not None
     return facts
@@ -207,7 +210,10 @@ def _resizes(one: Subject, example: Example, batch: int, within: str) -> bool | 
     first rows would do so along the sequence of a causal module, too.  If that raises, the batch is
     compared with half of it.  None if that raises as well."""
     if one.takes_batch:
-        return True
+        with suppress(Exception):  # its forward may name its own batch
+            call(one.copy(), one.example(1 if batch > 1 else 2), within=within)
+            return True
+        return False
     for size in filter(None, (batch, batch // 2)):
         with suppress(Exception):
             given = example if size == batch else example.resized(size)

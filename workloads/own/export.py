@@ -148,6 +148,8 @@ def breaks(subject: Subject, example: Example, within: str = "no_grad") -> dict[
 
     WorkloadError `unsupported` if it fails or finds nothing: no call would become faster.
     """
+    missed = torch._dynamo.utils.counters["unimplemented"]
+    missed.clear()
     try:
         with guard(guard_for(within, compiles=True)):
             found = torch._dynamo.explain(subject.copy())(*example.args, **example.kwargs)
@@ -159,7 +161,9 @@ def breaks(subject: Subject, example: Example, within: str = "no_grad") -> dict[
     nodes = [node for graph in found.graphs for node in graph.graph.nodes]
     operations = sum(node.op not in NO_OPERATIONS for node in nodes)
     if not operations:
-        raise WorkloadError(f"torch.compile finds nothing in {subject.name} to compile")
+        # A break inside a loop has no graph to be listed with.
+        why = next((f" (graph break: {_why(each)})" for each in missed), "")
+        raise WorkloadError(f"torch.compile finds nothing in {subject.name} to compile{why}")
     reasons = Counter(_why(each.reason) for each in found.break_reasons)
     listed = [f"{count}x {reason}" for reason, count in reasons.most_common(MOST_REASONS)]
     convolutions = sum("conv" in str(node.target) for node in nodes if node.op == "call_function")
@@ -229,8 +233,9 @@ def _flat(module: Any, example: Example) -> Any:
             self.inner = module
 
         def forward(self, *given: Any) -> tuple[Any, ...]:
-            waiting = iter(given)
-            full = example.mapped(lambda _: next(waiting))
+            pairs = zip(example.tensors().values(), given, strict=True)
+            known = {id(own): new for own, new in reversed(list(pairs))}  # the first of equal ones
+            full = example.mapped(lambda own: known[id(own)])
             return tuple(tensors(self.inner(*full.args, **full.kwargs)).values())
 
     return Flat()

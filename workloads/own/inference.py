@@ -124,7 +124,8 @@ class ModuleTask(TorchTask):
             output = self._answer()
             answers = list(arrays(output).values())
             if self.check_output is not None:
-                user_check(self.check_output, output, f"check of {self.code.name}")
+                with guard(self.within):  # outside, it could not change tensors of inference mode
+                    user_check(self.check_output, output, f"check of {self.code.name}")
         if self.known["stateful"]:
             self._start = self.model
         self.restore()

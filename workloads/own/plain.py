@@ -97,8 +97,12 @@ def _apart(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _error(got: Any, wanted: Any) -> float:
-    if isinstance(wanted, PLAIN) and repr(got) == repr(wanted):
-        return 0.0  # first, since it needs no NumPy
+    is_plain, is_text = isinstance(wanted, PLAIN), isinstance(wanted, (str, bytes))
+    if is_plain and type(got) is type(wanted):  # the only comparison that does without NumPy
+        # In `repr` NaN is NaN; that of bytes takes up to four times their memory.
+        equal = got == wanted or (not is_text and repr(got) == repr(wanted))
+        if equal or is_text:
+            return 0.0 if equal else WRONG
     if isinstance(got, HOLDING) or isinstance(wanted, HOLDING):
         pair = _apart({"": got}), _apart({"": wanted})
         if any(each.keys() != {""} for each in pair):

@@ -4,6 +4,7 @@ The rule is torchbench's (pytorch, `torch/_dynamo/utils.py`, `same`): against a 
 float64, a candidate's error may be a small multiple of eager FP32's own, plus a tolerance.
 """
 
+import itertools
 import math
 import pickle
 import time
@@ -83,8 +84,8 @@ class Reference:
 
 
 def call(module: Any, example: Example, *, within: str = "inference_mode") -> Any:
-    """One call with copies of the inputs, on the device of the module's first weight."""
-    first = next(iter(module.parameters()), None)
+    """One call with copies of the inputs, on the device of the module's first weight or buffer."""
+    first = next(itertools.chain(module.parameters(), module.buffers()), None)
     device = None if first is None else first.device
     cloned = example.mapped(lambda tensor: tensor.clone().to(device or tensor.device))
     with guard(within), plain_attention():

@@ -7,7 +7,6 @@ import json
 import os
 import sys
 import threading
-import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -23,7 +22,7 @@ from workbench.text.sanitize import shown
 from workbench.worker.code import MODULES, Code
 from workbench.worker.failures import first_line
 from workbench.worker.libraries import torch
-from workbench.worker.serve import LOG
+from workbench.worker.serve import LOG, log_error
 
 from .._shared.torch_task import end_compilers
 from .calls import Called, Run, TimeUp
@@ -295,13 +294,13 @@ def _failure(script: Path, argv: list[str]) -> WorkloadError | None:
             return _failed(text)
         return _failed(f"{text}{_last_words()}", "pass its arguments after --")
     except ModuleNotFoundError as error:
-        traceback.print_exc()
+        log_error()
         hint = "--python names the environment that has it"
         return WorkloadError(_raised(error), code="missing_package", hint=hint)
     except TimeUp:
         raise
     except BaseException as error:  # also a CancelledError, or a KeyboardInterrupt of its own
-        traceback.print_exc()
+        log_error()
         return _failed(_raised(error))
     finally:
         os._exit = leave

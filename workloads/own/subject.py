@@ -44,9 +44,10 @@ class Subject:
         # A module frozen by torch.jit has no such attribute.
         self.was_training = getattr(module, "training", False) and not self.is_graph
         _check_values(self.name, module)
-        if not code.train:
-            module.eval()  # a class may override `train`, and return nothing
-        self.module = self._moved(module, code.home)
+        with user_errors(self.name):  # a class may override `train`, and return nothing, or raise
+            if not code.train:
+                module.eval()
+            self.module = self._moved(module, code.home)
         self._build = build
         self._example = example
         self.namespace = sys.modules.get(code.target.partition(":")[0])

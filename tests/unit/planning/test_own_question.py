@@ -236,6 +236,10 @@ def test_no_warning_of_a_pattern_names_our_own_line() -> None:
     ("request_", "expected"),
     [
         (Request(own=BUILD, scenarios=("a", "b")), "leave out --torch or a b"),
+        (
+            Request(own=OwnQuestion("command", "x {n}", over=("n=1,2",)), scenarios=("m=3,4",)),
+            "--over takes one axis: add --over m=3,4",
+        ),
         (Request(own=BUILD, all_scenarios=True), "these options do not apply to --torch: --all"),
         (
             Request(own=OwnQuestion("command", "x"), crossover=True, what_if=("H100",)),

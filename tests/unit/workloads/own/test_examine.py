@@ -128,6 +128,11 @@ def test_a_module_that_fixes_its_batch_runs_at_that_one(examined) -> None:
         assert found == (batch, False, batch is not None)
 
 
+def test_a_module_that_fixes_its_batch_has_no_other_from_inputs_either(examined) -> None:
+    _, facts = examined("fixed_by_itself")
+    assert (facts["batch"], facts["resizable"]) == (2, False)
+
+
 def test_a_state_without_rows_is_no_batch(examined) -> None:
     assert examined("policy")[1]["batch"] is None
 
@@ -253,6 +258,8 @@ def test_the_users_own_check_counts(examined, monkeypatch) -> None:
     task.check_output = lambda output: seen.append(sorted(output))
     task.check()
     assert seen == [["features", "logits"]]
+    task.check_output = lambda output: output["logits"].sub_(1.0) is not None
+    assert task.check().value < 1e-6, "it may change what it is shown"
     task.check_output = lambda output: False
     with pytest.raises(WorkloadError, match="rejects it"):
         task.check()
@@ -275,6 +282,14 @@ def test_an_archive_at_the_end_of_its_range_has_other_batches(tmp_path: Path) ->
     code = Code("torch", "net.pt2", str(tmp_path / "kept"), str(tmp_path))
     facts = WORKLOAD.consult("examine", code=code.as_text())
     assert (facts["batch"], facts["resizable"], facts["of_one_size"]) == (4, True, False)
+
+
+def test_an_archive_in_training_mode_has_a_remedy(tmp_path: Path) -> None:
+    program = torch.export.export(torch.nn.Dropout(), (torch.ones(4, 3),))
+    torch.export.save(program, tmp_path / "net.pt2")
+    code = Code("torch", "net.pt2", str(tmp_path / "kept"), str(tmp_path))
+    notes = WORKLOAD.consult("examine", code=code.as_text())["notes"]
+    assert any(note.endswith("call eval() before torch.export") for note in notes)
 
 
 @pytest.mark.parametrize(

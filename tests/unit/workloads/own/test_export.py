@@ -62,6 +62,20 @@ def test_any_batch_with_tokens_masks_and_constants(code: Code) -> None:
     assert found[1].tolist() == expected["best"][0].tolist()
 
 
+class Attends(nn.Module):
+    def forward(self, query: Any, key: Any, value: Any, bias: Any) -> Any:
+        assert query is key is value
+        return query * 2 + bias
+
+
+def test_a_tensor_that_comes_twice_is_one_in_the_graph_too(code: Code) -> None:
+    x, bias = torch.ones(2, 3), torch.arange(3.0)
+    made = exported(code, Subject(Attends(), x, x, x, bias), None)
+    assert made["inputs"] == ["input_0", "input_3"]
+    (found,) = run(made, {"input_0": x, "input_3": bias})
+    assert found.tolist() == (x * 2 + bias).tolist()
+
+
 class Recurrent(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -169,6 +183,18 @@ def test_what_torch_does_not_compile_is_unsupported(code: Code) -> None:
     assert exported(code, net, 1)["operations"], "torch.export takes it, the compiler does not"
     with fails_with("unsupported", "finds nothing in"):
         breaks(net, 1)
+
+
+class Loops(nn.Linear):
+    def forward(self, x: Any) -> Any:
+        for _ in range(2):
+            x = super().forward(x) * x.sum().item()
+        return x
+
+
+def test_a_graph_break_in_a_loop_is_named(code: Code) -> None:
+    with fails_with("unsupported", r"to compile .graph break: Tensor\.item\(\)"):
+        breaks(Subject(Loops(3, 3), torch.ones(2, 3)), 2)
 
 
 @pytest.fixture(scope="module")

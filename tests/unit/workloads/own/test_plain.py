@@ -60,6 +60,16 @@ def test_the_relative_error_of_nested_results(got: Any, wanted: Any, error: floa
     assert _error(got, wanted) == pytest.approx(error, rel=1e-5)
 
 
+class Large(bytes):
+    def __repr__(self) -> str:
+        raise MemoryError
+
+
+def test_large_bytes_are_compared_as_they_are() -> None:
+    assert _error(Large(b"a"), Large(b"a")) == 0.0
+    assert _error(Large(b"a"), Large(b"b")) == WRONG
+
+
 def test_a_tensor_of_a_type_that_numpy_lacks_is_read_as_fp32() -> None:
     for kind in (torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2):
         assert as_array(torch.ones(2).to(kind)).tolist() == [1.0, 1.0]

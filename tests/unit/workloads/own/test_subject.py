@@ -53,6 +53,11 @@ def test_a_builder_may_return_module_args_and_keywords(code) -> None:
     assert call(one.copy(), example).tolist() == [[2.0, 2.0]] * 3
 
 
+def test_inputs_follow_a_module_that_has_buffers_alone() -> None:
+    norm = torch.nn.BatchNorm1d(2, affine=False).to("meta")
+    assert call(norm.eval(), Example((torch.ones(1, 2),), {})).is_meta
+
+
 @pytest.mark.parametrize(("train", "made"), [(False, "return (module, args)"), (True, "dataset()")])
 def test_missing_inputs_have_a_remedy_that_fits(code, train: bool, made: str) -> None:
     with fails_with("bad_input", "gives no inputs", hint=made):
@@ -413,6 +418,17 @@ def test_weights_without_values_are_refused(tmp_path: Path, made: str, says: str
     text = f"import torch\ndef build(): return torch.nn.{made}, (torch.ones(1, 3),)\n"
     with fails_with("bad_input", says, hint=True):
         written(tmp_path, f"empty_{made[:4]}", text)
+
+
+@pytest.mark.parametrize("method", ["train", "to"])
+def test_a_module_that_refuses_its_mode_or_place_is_named(tmp_path: Path, method: str) -> None:
+    text = f"""import torch
+class Net(torch.nn.Linear):
+    def {method}(self, *given): raise ValueError("not for 8-bit models")
+def build(): return Net(3, 3), (torch.ones(1, 3),)
+"""
+    with fails_with("user_code", f"refuses_{method}:build: ValueError: not for"):
+        written(tmp_path, f"refuses_{method}", text)
 
 
 def test_a_pickle_finds_its_classes_in_the_folder(tmp_path: Path) -> None:

@@ -93,6 +93,13 @@ class _Empty:
         self.keys: list[torch.Tensor] = []
 
 
+def test_a_tensor_that_comes_twice_stays_one() -> None:
+    x = torch.ones(2)
+    copied = Example((x, [x], torch.ones(2)), {"key": x}).mapped(torch.clone)
+    assert copied.args[0] is copied.args[1][0] is copied.kwargs["key"] is not x
+    assert copied.args[2] is not copied.args[0]
+
+
 def test_an_object_that_a_call_may_fill_is_copied_even_without_tensors() -> None:
     example = Example((_Empty(),), {})
     copied = example.mapped(torch.clone)
