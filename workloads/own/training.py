@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from workbench.contract import Accuracy, Case, Setup, kind_of
+from workbench.contract import Accuracy, Case, Setup, WorkloadError, kind_of
 from workbench.worker.block import time_sample
 from workbench.worker.code import OWN, Code
 from workbench.worker.failures import first_line
@@ -162,7 +162,8 @@ def examine(code: Code, one: Subject) -> dict[str, Any]:
     try:
         parts.optimiser(task.network, fused=True)
     except Exception as error:  # some need what torch's own do not
-        impossible["fused"] = first_line(error)
+        is_ours = isinstance(error, WorkloadError)
+        impossible["fused"] = str(error) if is_ours else first_line(error)
     notes = ["loss and gradients of one step are checked; where training ends up is not"]
     own = next(one.found("optimizer"), None)
     if parts.optimizer is None:

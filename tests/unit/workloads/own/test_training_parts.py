@@ -106,6 +106,12 @@ def test_a_broken_loss_is_one_line(loss: Any, code: str, message: str, tmp_path:
         assert "def loss(output, batch)" in (caught.value.hint or "")
 
 
+def test_a_loss_that_the_output_holds_is_to_be_taken_out(tmp_path: Path) -> None:
+    one = Stub(nn.LSTM(3, 2), torch.ones(BATCH, 3))
+    with fails_with("bad_input", "its output gives a tuple", hint="return output[1]"):
+        examined(one, tmp_path)
+
+
 def test_a_module_with_a_training_step_is_to_be_wrapped(tmp_path: Path) -> None:
     one = dropped()
     one.module.training_step, one.functions["loss"] = (lambda batch, place: 0.0), None
