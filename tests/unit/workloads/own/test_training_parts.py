@@ -1,6 +1,7 @@
 """The functions next to a module define its training: loss, arguments, optimiser."""
 
 import math
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from own_training import (
     FIXTURES,
     Answer,
     Stub,
+    code_in,
     dropped,
     examined,
     supervised,
@@ -128,6 +130,12 @@ def test_what_was_found_is_noted(tmp_path: Path) -> None:
     assert (bare["batch"], full["batch"]) == (None, 32)
     assert full["data"] == "dataset"
     assert len(full["notes"]) == 2  # one on the checks, one on the optimiser
+
+
+def test_what_a_script_has_of_its_own_is_not_called_missing(tmp_path: Path) -> None:
+    notes = training.examine(replace(code_in(tmp_path), target="train.py"), dropped())["notes"]
+    assert len([note for note in notes if note.startswith("--train sees no")]) == 2
+    assert not any("it defines no" in note for note in notes)
 
 
 def test_an_optimizer_that_is_none_is_said(tmp_path: Path) -> None:
