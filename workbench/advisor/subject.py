@@ -18,6 +18,12 @@ def row_of(report: Report) -> Row | None:
     return next(iter(rows_of(report)), None)
 
 
+def is_refused(report: Report) -> bool:
+    """Whether the model could not be read, or the code not be run."""
+    row, is_known = row_of(report), report.model is not None or report.code is not None
+    return row is not None and not is_known and any(c.reason for c in row.candidates)
+
+
 def pick_of(report: Report) -> Candidate | None:
     """The pick of the first row that has one."""
     rows = rows_of(report)
