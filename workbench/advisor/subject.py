@@ -7,6 +7,12 @@ from .own import overview as own
 from .ranking import RankedCandidate
 
 
+def is_refused(report: Report) -> bool:
+    """Whether the model could not be read, or the code not be run."""
+    row, is_known = report.subject_row, report.model is not None or report.code is not None
+    return row is not None and not is_known and any(c.reason for c in row.candidates)
+
+
 def pick_of(report: Report) -> Candidate | None:
     """The pick of the first row that has one."""
     rows = report.subject_rows

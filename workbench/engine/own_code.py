@@ -121,6 +121,8 @@ class OwnCode:
         case = Case(OWN, place, BACKENDS[kind], "fp32" if kind == TORCH else "")
         if reason.hint == HINTS["timeout"]:
             text, hint = reason.message, SLOW if self._code.is_script else HANGS
+            if Path(self._code.folder, MODULES).exists():  # the script itself is cut in time
+                text = f"the calls that examine its module: {text}"
             if Path(self._code.folder, IMPORTING).exists():
                 text, hint = f"import of {self._code.target.partition(':')[0]}: {text}", IMPORTS
             reason = msgspec.structs.replace(reason, message=text, hint=hint)

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from ..advisor.own import training
 from ..advisor.own.candidates import Space
-from ..advisor.reasons import listed
 from ..advisor.refinements import settled_leaders
 from ..contract import WAITING_FRACTION, Case
 from ..planning.scenario import Scenario
@@ -48,13 +47,14 @@ class TrainingSearch(OwnSearch):
         return self._new(plain) or self._new(found)
 
     def gap(self, candidates: Sequence[Candidate]) -> str:
-        """In words: other precisions and modes, or compiled code that lacked time."""
+        """Other precisions and modes, or the compiled form of a leader in eager torch."""
         self.candidates = candidates
-        names = [CHANGED] if self._first is None and self._change(0.0) else []
+        if self._first is None and self._leads_in_eager and not has_compiled(candidates):
+            self._compile(0.0)  # the race may never have come to it
+        if self._first is None and self._change(0.0):
+            return CHANGED
         is_late = "compile" in self._exports.late and not has_compiled(candidates)
-        if is_late and self._leads_in_eager:
-            names.append(COMPILED)
-        return listed(names) if names else ""
+        return COMPILED if is_late and self._leads_in_eager else ""
 
     def _change(self, left_s: float) -> list[Case]:
         """The next precision, the code's own first: one that takes too long, as FP16 on a CPU may,

@@ -21,6 +21,7 @@ MEMORY_MARKS = (
     "CUBLAS_STATUS_ALLOC_FAILED",
     "CUDNN_STATUS_ALLOC_FAILED",
 )
+_STYLES = re.compile(r"\x1b\[[\d;]*m")  # torch prints parts of some messages in bold
 # The process cannot use its GPU any more.
 FATAL_MARKS = (
     "CUDA error",
@@ -87,7 +88,7 @@ def first_line(error: BaseException) -> str:
         line = f"{line} {others[0].strip()}".rstrip()
     if not line and isinstance(error, AssertionError) and error.__traceback__:
         line = traceback.extract_tb(error.__traceback__)[-1].line or ""
-    line = _MEMORY_DETAILS.sub("", line)
+    line = _STYLES.sub("", _MEMORY_DETAILS.sub("", line)).rstrip()
     return shown(f"{type(error).__name__}: {line}" if line else type(error).__name__, LONGEST)
 
 

@@ -29,10 +29,15 @@ from .calls import Called, Run, TimeUp
 from .target import NO_CUDA_MARKS, flush_at_exit, flush_files, in_one_line, is_users, unusable
 from .tree import Example, uncompiled, without_parallel
 
+# Messages of a script that torchrun starts, and what torchrun sets for a single process.
+TORCHRUN_MARKS = ("'LOCAL_RANK'", "'RANK'", "'WORLD_SIZE'", "variable RANK expected")
+TORCHRUN = "RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 MASTER_ADDR=localhost MASTER_PORT=29500"
 REMEDIES = (
-    (NO_CUDA_MARKS, "pass its option for the CPU after --, such as --device cpu"),
+    (NO_CUDA_MARKS, "let it use the CPU, by an option after -- (--device cpu) or in its code"),
+    (["have NCCL built in"], "let it use the backend gloo, which needs no GPU"),
     (["raised EOFError: EOF when reading"], "its standard input is empty: let it take arguments"),
     (["no known parent package"], "name a script outside the package that imports this one"),
+    (TORCHRUN_MARKS, f"torchrun sets it: put {TORCHRUN} before workbench"),
 )
 PICKLE, PATHS = "module.pt", "paths.json"  # files in `Code.folder`
 

@@ -27,6 +27,7 @@ from .tree import Example, are_several, is_compiled, module_with_inputs, uncompi
 ARCHIVES = (".pt2", ".pt", ".pth")
 WEIGHTS, INPUTS = "weights.pt", "inputs.pt"
 PRECISIONS = {"float32": "fp32", "float64": "fp64", "bfloat16": "bf16", "float16": "fp16"}
+EVAL = "eval() calls train(False): give a `train` of yours another name"
 DEFAULT_BATCH, TRAINED_BATCH = 1, 32  # where only `inputs(batch)` is given, without a default
 
 
@@ -44,9 +45,10 @@ class Subject:
         # A module frozen by torch.jit has no such attribute.
         self.was_training = getattr(module, "training", False) and not self.is_graph
         _check_values(self.name, module)
-        with user_errors(self.name):  # a class may override `train`, and return nothing, or raise
-            if not code.train:
+        if not code.train:
+            with user_errors(self.name, EVAL):  # a class may override `train`, and return nothing
                 module.eval()
+        with user_errors(self.name):
             self.module = self._moved(module, code.home)
         self._build = build
         self._example = example

@@ -28,6 +28,7 @@ START_S = 5e-3  # a first call may take so long for other reasons
 NO_CUDA_MARKS = (
     "not compiled with CUDA", "No CUDA GPUs", "no NVIDIA driver", "CUDA-capable",
     "deserialize object on a CUDA device", "cudaErrorNoDevice", "cudaErrorInsufficientDriver",
+    "accelerator device when none", "'_cuda_setDevice'",
 )  # fmt: skip
 # Beginnings of file names: of ours, and of all that are not the user's.
 _OURS = ("<", str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "workbench"))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from workbench.contract import Accuracy, Case, Setup, kind_of
+from workbench.contract import Accuracy, Case, Setup, WorkloadError, kind_of
 from workbench.worker.block import time_sample
 from workbench.worker.code import OWN, Code
 from workbench.worker.failures import first_line
@@ -29,7 +29,7 @@ SAME = 1e-6  # distance up to which two gradients count as equal
 REDUCED = 0.05  # tolerance of gradients in a reduced precision
 NO_OPTIMIZER = "so torch.optim.AdamW is used with its usual settings"
 ONE_GROUP = "its optimizer has several groups of weights; here all are in one, with its defaults"
-NO_DATA = "it defines no dataset or loader, so each step has the same inputs, and no step waits"
+NO_DATA = "so each step has the same inputs, and no step waits"
 
 
 class Training(FedTraining):
@@ -163,16 +163,18 @@ def examine(code: Code, one: Subject) -> dict[str, Any]:
     try:
         parts.optimiser(task.network, fused=True)
     except Exception as error:  # the user's may need further arguments
-        impossible["fused"] = first_line(error)
+        is_ours = isinstance(error, WorkloadError)
+        impossible["fused"] = str(error) if is_ours else first_line(error)
     notes = ["loss and gradients of one step are checked; where training ends up is not"]
+    lacks = "--train sees no {} of a script" if code.is_script else "it defines no {}"
     own = next(one.found("optimizer"), None)
     if parts.optimizer is None:
         found = f"its optimizer is a {type(own).__name__}, neither a function nor one of torch's"
-        notes.append(f"{'it defines no optimizer' if own is None else found}, {NO_OPTIMIZER}")
+        notes.append(f"{lacks.format('optimizer') if own is None else found}, {NO_OPTIMIZER}")
     if len(getattr(own, "param_groups", ())) > 1:
         notes.append(ONE_GROUP)
     if parts.data is None:
-        notes.append(NO_DATA)
+        notes.append(f"{lacks.format('dataset or loader')}, {NO_DATA}")
     if one.part("check") is not None:
         notes.append("its check(output) is for inference and does not count here")
     sample = parts.sample(None, code.seed)

@@ -21,7 +21,7 @@ from workbench.worker.libraries import torch
 
 from .subject import Subject
 from .target import is_users, unusable, user_errors
-from .tree import Example, binds, tensors
+from .tree import Example, are_several, binds, tensors
 
 Batches = Generator[Any, None, None]
 ENDLESS = 10**12  # samples
@@ -29,10 +29,14 @@ DEFAULT_BATCH = 32  # samples from a data set, where no batch is named
 # The settings that a `loader` function may take, with values for a trial.
 LOADING = {"batch_size": 1, "num_workers": 0, "pin_memory": False}
 IN_LOADER = "in DataLoader worker process"  # torch/_utils.py, ExceptionWrapper
-NO_BUILDER = "name a builder, package.module:build, with loss(output, batch) next to it"
+NO_BUILDER = (
+    "--train sees no loss of a script or archive: name a builder, package.module:build,"
+    " with loss(output, batch) next to it"
+)
 TAKE_TARGET = "let it take what the module returns and the whole batch, whose target is batch[1]"
 HINT = "define `def loss(output, batch): return F.cross_entropy(output, batch[1])` or the like"
 WRAP_STEP = "wrap it in a module whose `forward(self, batch)` returns its `training_step(batch, 0)`"
+IN_TUPLE = "define `def loss(output): return output[1]` or the like"
 WITH_TARGET = ", and let inputs(batch) return the target too"
 
 
@@ -141,7 +145,8 @@ class TrainingParts:
             return loss
         shape = f" of shape {list(loss.shape)}" if isinstance(loss, torch.Tensor) else ""
         where = "its output" if self.loss is None else "its loss function"
-        raise self._no_loss(f"{where} gives a {type(loss).__name__}{shape}, not a scalar loss")
+        text = f"{where} gives a {type(loss).__name__}{shape}, not a scalar loss"
+        raise self._no_loss(text, IN_TUPLE if self.loss is None and are_several(output) else "")
 
     def _loss_of(self, output: Any, given: Any, hint: str) -> Any:
         """The user's loss; an error of these types suggests that it takes something else."""
@@ -166,12 +171,12 @@ class TrainingParts:
             return given[-1]
         raise self._no_loss(f"its loss takes a target, and a batch is a {type(given).__name__}")
 
-    def _no_loss(self, text: str) -> WorkloadError:
+    def _no_loss(self, text: str, hint: str = "") -> WorkloadError:
         if self.one.namespace is None:
             return unusable(text, NO_BUILDER)
         if self.loss is None and hasattr(self.one.module, "training_step"):
             return unusable(text, WRAP_STEP)
-        return unusable(text, HINT if self.data else HINT + WITH_TARGET)
+        return unusable(text, hint or (HINT if self.data else HINT + WITH_TARGET))
 
     def optimiser(self, module: Any, *, fused: bool = False) -> Any:
         """The user's optimiser, else AdamW; WorkloadError if its `fused` form does not exist."""

@@ -12,7 +12,7 @@ from workbench.pool.pool import HINTS, WorkerFailed
 from workbench.records import events as ev
 from workbench.records.reason import Reason
 from workbench.report.report import Report
-from workbench.worker.code import IMPORTING, Code
+from workbench.worker.code import IMPORTING, MODULES, Code
 
 HUNG = Reason("timeout", "no answer within 9 s", HINTS["timeout"])
 RAISED = Reason("user_code", "shop.model: ValueError: no weights")
@@ -67,6 +67,20 @@ def test_a_module_gets_its_time_after_that_of_its_script(tmp_path, monkeypatch) 
     assert calls_s == [pytest.approx(30.0)]  # as those of a module that a builder gives
     (candidate,) = Report.of(events).rows["own"].candidates
     assert candidate.reason.hint == "pass a smaller batch after --, or raise --budget"
+
+
+def test_a_script_that_ran_is_not_the_part_that_takes_too_long(tmp_path, monkeypatch) -> None:
+    class Ran(SimulatedOwn):
+        def consult(self, request: dict[str, Any]) -> dict[str, Any]:
+            Path(Code.of(request["code"]).folder, MODULES).touch()
+            raise WorkerFailed(HUNG)
+
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").touch()
+    report = Report.of(raced(Ran, own=OwnQuestion("torch", "train.py")))
+    (candidate,) = report.rows["own"].candidates
+    words = "the calls that examine its module: no answer within 9 s"
+    assert candidate.reason.message == words
 
 
 def test_a_wrong_name_is_a_usage_error() -> None:

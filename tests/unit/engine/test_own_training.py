@@ -134,6 +134,18 @@ def test_other_precisions_and_modes_that_had_no_time_are_named() -> None:
     assert gap.message == "no time was left for its other precisions and modes"
 
 
+def test_a_compiled_form_that_never_had_its_turn_is_named() -> None:
+    class Long(SimulatedTraining):
+        def step_s(self, case: Case) -> float:
+            return 50 * super().step_s(case)
+
+    report = Report.of(raced(Long, own=QUESTION, budget_s=60.0))
+    (gap,) = report.gaps(report.rows["own"])
+    assert gap.message == "no time was left for its compiled form"
+    assert report.rows["own"].verdict.confidence != "sure"
+    assert report.code.left_out["compile"].startswith("compiling may take")
+
+
 def test_an_impossible_mode_is_left_out_with_its_reason() -> None:
     class Unfused(SimulatedTraining):
         facts: ClassVar[dict[str, Any]] = {

@@ -30,6 +30,11 @@ def test_a_first_line_that_only_announces_the_cause_is_followed_by_it() -> None:
     assert described.endswith("state_dict for Net: Missing key(s) in state_dict: a, b.")
 
 
+def test_bold_print_is_left_out_of_a_message() -> None:
+    error = ValueError("Weights only load failed, \x1b[1mread this\x1b[0m. ")
+    assert describe(error)["message"] == "ValueError: Weights only load failed, read this."
+
+
 @pytest.mark.parametrize(
     ("message", "code", "fatal", "remedy"),
     [

@@ -191,6 +191,13 @@ def _refused(row: Row) -> Iterator[Fact]:
                 yield fact("  remedy", candidate.reason.hint)
 
 
+def _refused_lines(row: Row, width: int) -> list[Text]:
+    lines = facts_lines(list(_refused(row)), width, INDENT)
+    if row.verdict is not None:
+        lines += [Text(), Text.of(("$ ", "dim"), (row.verdict.reproduce, "command"))]
+    return lines
+
+
 def _leader(found: Sequence[RankedCandidate], report: Report) -> Iterator[Fact]:
     """The fastest candidate so far among those that may be picked."""
     first, given = next(iter(report.candidates.values()), None), "the model as given"
@@ -314,7 +321,7 @@ def model_lines(run: RunView, width: int, table_width: int) -> list[Text]:
     """Everything about the model or code of a finished run; [] in other runs."""
     report, code, row = run.report, subject.snippet(run.report), run.report.subject_row
     if report.model is None and report.code is None:
-        return []
+        return _refused_lines(row, width) if row is not None and subject.is_refused(report) else []
     found = subject.ranked_candidates(report)
     verdict = row.verdict if row else None
     first, *rest = _described(report)

@@ -44,6 +44,7 @@ REQUESTS: dict[str, tuple[str, list[str], float, list[str]]] = {
     "bars": ("scripts/bars.py", [], 60.0, []),
     "lacks": ("scripts/lacks.py", [], 60.0, []),
     "on_cuda": ("scripts/lacks.py", ["cuda"], 60.0, []),
+    "torchrun": ("scripts/lacks.py", ["torchrun"], 60.0, []),
     "asks": ("scripts/asks.py", [], 60.0, []),
     "inside": ("scripts/inside.py", [], 60.0, []),
     "mapped": ("scripts/mapped.py", [], 60.0, [""]),
@@ -217,15 +218,23 @@ def test_what_was_seen_before_the_end_counts(outcomes: Outcomes) -> None:
             "lacks",
             "missing_package",
             "scripts/lacks.py raised ModuleNotFoundError: No module named 'not_there'"
-            " (lacks.py:13) before it called a module",
+            " (lacks.py:16) before it called a module",
             "--python names the environment that has it",
         ),
         (
             "on_cuda",
             "user_code",
             "scripts/lacks.py raised AssertionError: Torch not compiled with CUDA enabled"
-            " (lacks.py:9) before it called a module",
-            "pass its option for the CPU after --, such as --device cpu",
+            " (lacks.py:10) before it called a module",
+            "let it use the CPU, by an option after -- (--device cpu) or in its code",
+        ),
+        (
+            "torchrun",
+            "user_code",
+            "scripts/lacks.py raised KeyError: 'LOCAL_RANK' (lacks.py:12)"
+            " before it called a module",
+            "torchrun sets it: put RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 MASTER_ADDR=localhost"
+            " MASTER_PORT=29500 before workbench",
         ),
         (
             "none",
@@ -259,6 +268,19 @@ def test_a_script_that_calls_no_module_says_why_and_what_to_do(
     outcomes: Outcomes, name: str, error: str, message: str, remedy: str | None
 ) -> None:
     assert outcomes.found[name] == {"error": error, "message": message, "hint": remedy}
+
+
+@pytest.mark.parametrize(
+    ("message", "remedy"),
+    [
+        ("RuntimeError: Cannot access accelerator device when none is available.", "use the CPU"),
+        ("AttributeError: module 'torch._C' has no attribute '_cuda_setDevice'", "use the CPU"),
+        ("RuntimeError: Distributed package doesn't have NCCL built in", "gloo"),
+        ("ValueError: environment variable RANK expected, but not set", "torchrun sets it"),
+    ],
+)
+def test_what_torch_says_without_a_gpu_or_torchrun_has_a_remedy(message: str, remedy: str) -> None:
+    assert remedy in str(script._failed(f"raised {message}").hint)
 
 
 def test_the_last_line_of_the_log_says_which_argument_is_wrong(tmp_path, monkeypatch) -> None:

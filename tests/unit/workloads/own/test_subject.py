@@ -58,6 +58,18 @@ def test_inputs_follow_a_module_that_has_buffers_alone() -> None:
     assert call(norm.eval(), Example((torch.ones(1, 2),), {})).is_meta
 
 
+class TrainsItself(torch.nn.Linear):
+    """As in Forward-Forward: `train` is no mode."""
+
+    def train(self, positive, negative):
+        raise NotImplementedError
+
+
+def test_a_module_whose_train_is_no_mode_is_refused_with_the_remedy(code) -> None:
+    with fails_with("user_code", "missing 1 required positional", hint="another name"):
+        Subject(code("keywords"), TrainsItself(2, 2), None)
+
+
 @pytest.mark.parametrize(("train", "made"), [(False, "return (module, args)"), (True, "dataset()")])
 def test_missing_inputs_have_a_remedy_that_fits(code, train: bool, made: str) -> None:
     with fails_with("bad_input", "gives no inputs", hint=made):

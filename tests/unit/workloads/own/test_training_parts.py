@@ -1,6 +1,7 @@
 """The functions next to a module define its training: loss, arguments, optimiser."""
 
 import math
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from own_training import (
     FIXTURES,
     Answer,
     Stub,
+    code_in,
     dropped,
     examined,
     supervised,
@@ -106,6 +108,12 @@ def test_a_broken_loss_is_one_line(loss: Any, code: str, message: str, tmp_path:
         assert "def loss(output, batch)" in (caught.value.hint or "")
 
 
+def test_a_loss_that_the_output_holds_is_to_be_taken_out(tmp_path: Path) -> None:
+    one = Stub(nn.LSTM(3, 2), torch.ones(BATCH, 3))
+    with fails_with("bad_input", "its output gives a tuple", hint="return output[1]"):
+        examined(one, tmp_path)
+
+
 def test_a_module_with_a_training_step_is_to_be_wrapped(tmp_path: Path) -> None:
     one = dropped()
     one.module.training_step, one.functions["loss"] = (lambda batch, place: 0.0), None
@@ -122,6 +130,12 @@ def test_what_was_found_is_noted(tmp_path: Path) -> None:
     assert (bare["batch"], full["batch"]) == (None, 32)
     assert full["data"] == "dataset"
     assert len(full["notes"]) == 2  # one on the checks, one on the optimiser
+
+
+def test_what_a_script_has_of_its_own_is_not_called_missing(tmp_path: Path) -> None:
+    notes = training.examine(replace(code_in(tmp_path), target="train.py"), dropped())["notes"]
+    assert len([note for note in notes if note.startswith("--train sees no")]) == 2
+    assert not any("it defines no" in note for note in notes)
 
 
 def test_an_optimizer_that_is_none_is_said(tmp_path: Path) -> None:
