@@ -30,7 +30,7 @@ def _plain(value: Any) -> Any:
     if torch is not None and isinstance(value, torch.Tensor):
         return as_array(value)
     array = value.get() if type(value).__module__.partition(".")[0] == "cupy" else value
-    if not hasattr(array, "__array__"):
+    if not (hasattr(array, "__array__") or hasattr(array, "__array_interface__")):
         return value
     import numpy as np
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from workloads.own.plain import WRONG, copied, digest, parts, relative_error, unreadable
 from workloads.own.tree import as_array, is_data, leaves
@@ -90,6 +91,7 @@ def test_a_result_without_numpy_is_compared_as_it_is(monkeypatch: pytest.MonkeyP
         (object(), "object"),
         ([np.array([object()])], "ndarray"),
         ({"a": (1, [np.ones(2), "b", None])}, ""),
+        ([Image.new("L", (2, 1))], ""),
     ],
 )
 def test_other_types_are_named(value: Any, kind: str) -> None:
