@@ -39,8 +39,9 @@ def _plain(value: Any) -> Any:
 
 
 def is_array(part: Any) -> bool:
-    """Whether it is an array, and not one of objects."""
-    return getattr(getattr(part, "dtype", None), "kind", "O") != "O"
+    """Whether it is an array, and not one of objects or a sparse one of SciPy."""
+    has_values = getattr(getattr(part, "dtype", None), "kind", "O") != "O"
+    return has_values and hasattr(part, "nbytes")
 
 
 def unreadable(found: Mapping[str, Any]) -> str:
