@@ -248,6 +248,7 @@ def maker_of(found: Any) -> Any:
     import torch
 
     if isinstance(found, torch.optim.Optimizer):
+        found = getattr(found, "optimizer", found)  # Accelerate wraps it
         kind: Any = type(found)
         taken = inspect.signature(kind).parameters
         found = partial(kind, **{k: value for k, value in found.defaults.items() if k in taken})
