@@ -30,7 +30,7 @@ def _plain(value: Any) -> Any:
     if torch is not None and isinstance(value, torch.Tensor):
         return as_array(value)
     array = value.get() if type(value).__module__.partition(".")[0] == "cupy" else value
-    if not hasattr(array, "__array__"):
+    if not (hasattr(array, "__array__") or hasattr(array, "__array_interface__")):
         return value
     import numpy as np
 
@@ -39,8 +39,9 @@ def _plain(value: Any) -> Any:
 
 
 def is_array(part: Any) -> bool:
-    """Whether it is an array, and not one of objects."""
-    return getattr(getattr(part, "dtype", None), "kind", "O") != "O"
+    """Whether it is an array, and not one of objects or a sparse one of SciPy."""
+    has_values = getattr(getattr(part, "dtype", None), "kind", "O") != "O"
+    return has_values and hasattr(part, "nbytes")
 
 
 def unreadable(found: Mapping[str, Any]) -> str:

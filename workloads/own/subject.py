@@ -22,7 +22,7 @@ from workbench.worker.libraries import torch
 
 from . import archive, script, target
 from .target import seed_loaded, unusable, user_errors
-from .tree import Example, are_several, is_compiled, module_with_inputs, uncompiled
+from .tree import Example, are_several, binds, is_compiled, module_with_inputs, uncompiled
 
 ARCHIVES = (".pt2", ".pt", ".pth")
 WEIGHTS, INPUTS = "weights.pt", "inputs.pt"
@@ -138,7 +138,7 @@ class Subject:
         with user_errors(f"inputs of {self.name}"):
             make = self.part("inputs")
             named = {"device": self.code.home} if takes_device(make) else {}
-            made = as_example(make(*batch, **named))
+            made = as_example(make(*batch, **named), self.module.forward)
         _check_inputs(self.name, made)
         return made
 
@@ -347,15 +347,22 @@ def _required(function: Any) -> str:
     return ", ".join(each.name for each in needed if each.name != "device")
 
 
-def as_example(given: Any) -> Example:
-    """The arguments that `inputs(batch)` stands for."""
-    if isinstance(given, Mapping):
+def as_example(given: Any, forward: Any = None) -> Example:
+    """The arguments that `inputs(batch)` stands for; a dictionary is one where `forward` names none
+    of its keys."""
+    if isinstance(given, Mapping) and not _is_argument(given, forward):
         return Example((), dict(given))
     if not are_several(given):
         return Example((given,), {})
     if len(given) == 2 and isinstance(given[0], (tuple, list)) and isinstance(given[1], Mapping):
         return Example(tuple(given[0]), dict(given[1]))
     return Example(tuple(given), {})
+
+
+def _is_argument(given: Mapping[str, Any], forward: Any) -> bool:
+    if not binds(forward, given) or binds(forward, **given):
+        return False
+    return given.keys().isdisjoint(inspect.signature(forward).parameters)
 
 
 def hash_of(example: Example) -> str:

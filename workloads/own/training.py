@@ -88,6 +88,8 @@ class Training(FedTraining):
     def _moved(self, batch: Any) -> Any:
         """The batch on the device; a copy of the example, since a call may change its inputs."""
         pinned, fresh = self.pin, self.parts.data is None
+        if not (fresh or self.on_gpu or "nhwc" in self.modes):
+            return batch
         return mapped(batch, lambda x: self.moved(x, non_blocking=pinned, copy=fresh), inside=True)
 
     def check(self) -> Accuracy:

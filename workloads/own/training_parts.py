@@ -75,6 +75,8 @@ class TrainingParts:
         """The DataLoader of a function that takes only some of the settings."""
         from torch.utils.data import DataLoader
 
+        if isinstance(loader, DataLoader):  # some can be called
+            return loader
         settings = {**LOADING, "batch_size": self.batch}
         taken = inspect.signature(loader).parameters
         with user_errors(f"loader of {self.one.name}"):
@@ -90,13 +92,14 @@ class TrainingParts:
         from torch.utils.data import DataLoader, Dataset
 
         for found in reversed(held):  # loaders, then data sets, which replace theirs; nearest last
-            if isinstance(found, DataLoader) and found.batch_size is not None:
+            makes_own = isinstance(found, DataLoader) and _makes_own_batches(found)
+            if isinstance(found, DataLoader) and not makes_own:
                 self.batch = self.one.code.batch or found.batch_size
                 self.collate = self.collate or found.collate_fn
                 self.worker_init = found.worker_init_fn
                 self.dataset, self.loader = partial(copy.copy, found.dataset), None
                 self.resizable = True
-            elif isinstance(found, DataLoader):
+            elif makes_own:
                 self.loader, self.dataset, self.resizable = partial(_like, found), None, False
                 self.batch = getattr(found.batch_sampler, "batch_size", 0)  # 0: it does not say
             elif self.resizable and (isinstance(found, Dataset) or _is_indexed(found)):
@@ -258,6 +261,7 @@ def maker_of(found: Any) -> Any:
     import torch
 
     if isinstance(found, torch.optim.Optimizer):
+        found = getattr(found, "optimizer", found)  # Accelerate wraps it
         kind: Any = type(found)
         taken = parameters_of(kind)
         found = partial(kind, **{k: value for k, value in found.defaults.items() if k in taken})
@@ -268,18 +272,20 @@ def maker_of(found: Any) -> Any:
     return lambda model: found([x for x in model.parameters() if x.requires_grad])
 
 
-def _like(found: Any, *, num_workers: int, pin_memory: bool, **_: object) -> Any:
-    """A copy of a DataLoader with batches of its own, with another number of processes."""
-    from torch.utils.data import DataLoader, IterableDataset
+def _makes_own_batches(found: Any) -> bool:
+    """Whether a DataLoader has no batch size, or finishes its batches itself, as those of PyTorch
+    Geometric do that sample neighbours."""
+    from torch.utils.data import DataLoader
 
-    settings = {"num_workers": num_workers, "pin_memory": pin_memory}
-    settings["collate_fn"] = found.collate_fn
-    settings["worker_init_fn"] = found.worker_init_fn
-    if found.batch_sampler is not None:
-        return DataLoader(found.dataset, batch_sampler=found.batch_sampler, **settings)
-    if not isinstance(found.dataset, IterableDataset):
-        settings["sampler"] = found.sampler
-    return DataLoader(found.dataset, batch_size=None, **settings)
+    return found.batch_size is None or type(found)._get_iterator is not DataLoader._get_iterator
+
+
+def _like(found: Any, *, num_workers: int, pin_memory: bool, **_: object) -> Any:
+    """A copy of a DataLoader that makes its own batches, with other processes."""
+    made = copy.copy(found)
+    made.num_workers, made.pin_memory = num_workers, pin_memory
+    made.prefetch_factor = found.prefetch_factor or 2  # torch's default
+    return made
 
 
 def _named(what: str, loader: Any) -> Iterator[Any]:

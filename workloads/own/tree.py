@@ -157,14 +157,16 @@ def _is_plain(tree: Any) -> bool:
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(tree, "__dict__"):
         return False  # a worker of functions does not import torch otherwise
-    return not isinstance(tree, (torch.Tensor, torch.nn.Module, type)) and not callable(tree)
+    # Some can be called, such as the graphs of PyTorch Geometric.
+    others = (torch.Tensor, torch.nn.Module, type)
+    return not (isinstance(tree, others) or inspect.isroutine(tree))
 
 
 def _holds(tree: Any, seen: set[int]) -> bool:
     """Whether there is a tensor in an object, however deep."""
     if isinstance(tree, torch.Tensor):
         return True
-    if id(tree) in seen or isinstance(tree, (torch.nn.Module, type)) or callable(tree):
+    if id(tree) in seen or isinstance(tree, (torch.nn.Module, type)) or inspect.isroutine(tree):
         return False
     seen.add(id(tree))
     held = _contents(tree)

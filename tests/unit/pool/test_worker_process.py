@@ -33,7 +33,7 @@ def _environment(backend: str, threads: int | None = None) -> dict[str, str]:
 
 def test_a_function_has_the_threads_of_its_case_and_sees_no_gpu() -> None:
     found = _environment("python", 2)
-    for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "PJRT_NPROC", "TF_NUM_INTRAOP_THREADS"):
+    for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "LOKY_MAX_CPU_COUNT", "PJRT_NPROC"):
         assert found[name] == "2"
     assert (found["CUDA_VISIBLE_DEVICES"], found["TMPDIR"]) == ("", "/scratch")
     assert "NVIDIA_TF32_OVERRIDE" not in found

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from workloads.own.plain import WRONG, copied, digest, parts, relative_error, unreadable
 from workloads.own.tree import as_array, is_data, leaves
@@ -18,6 +19,15 @@ from workloads.own.tree import as_array, is_data, leaves
 class Pair:
     left: Any
     right: Any
+
+
+class Sparse:
+    """A sparse matrix as SciPy has them: with a type, but no bytes."""
+
+    dtype, shape = np.dtype(float), (9, 9)
+
+    def __init__(self, values: list[float]) -> None:
+        self.values = values
 
 
 def _error(got: Any, wanted: Any) -> float:
@@ -100,6 +110,8 @@ def test_a_result_without_numpy_is_compared_as_it_is(monkeypatch: pytest.MonkeyP
         (object(), "object"),
         ([np.array([object()])], "ndarray"),
         ({"a": (1, [np.ones(2), "b", None])}, ""),
+        ([Image.new("L", (2, 1))], ""),
+        (Sparse([1.0]), "Sparse"),
     ],
 )
 def test_other_types_are_named(value: Any, kind: str) -> None:
@@ -114,6 +126,7 @@ def test_a_digest_follows_the_contents() -> None:
     assert digest({1, 2}) == digest({1, 2}) != digest({1, 3})  # pickled
     assert digest([np.array([[1]], object)]) != digest([np.array([[2]], object)])
     assert digest([1, lambda: 0]) != digest([2, lambda: 0]), "what can be neither is left out"
+    assert digest(Sparse([1.0])) != digest(Sparse([2.0]))
 
 
 def test_records_are_read_as_one_value() -> None:

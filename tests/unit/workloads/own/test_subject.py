@@ -161,6 +161,21 @@ def test_what_inputs_returns_becomes_arguments(given, args, kwargs) -> None:
     assert as_example(given) == Example(args, kwargs)
 
 
+@pytest.mark.parametrize(
+    ("forward", "is_argument"),
+    [
+        (lambda features, **more: 0, True),  # as that of SentenceTransformer
+        (lambda x: 0, False),  # y is the target
+        (lambda **named: 0, False),
+        (lambda first, x, y: 0, False),
+    ],
+)
+def test_a_dictionary_whose_keys_no_parameter_has_is_one_argument(forward, is_argument) -> None:
+    given = {"x": 1, "y": 2}
+    wanted = Example((given,), {}) if is_argument else Example((), given)
+    assert as_example(given, forward) == wanted
+
+
 def test_tensors_are_found_in_every_container(code) -> None:
     output = call(subject(code("containers")).copy(), subject(code("containers")).example(None))
     assert list(tensors(output)) == ["0", "1.first", "1.rest.0", "1.rest.1.last"]

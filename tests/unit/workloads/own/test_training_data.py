@@ -88,17 +88,28 @@ def test_the_last_batch_of_a_stream_is_whole(tmp_path: Path) -> None:
     assert [len(next(task.batches)[0]) for _ in range(5)] == [4] * 5
 
 
+class Sampling(DataLoader[Any]):
+    """Samples in its processes and reads the rows here, as NeighborLoader of PyTorch Geometric."""
+
+    def _get_iterator(self) -> Any:
+        return (
+            (torch.ones(len(rows), 3), torch.tensor(rows) % 2) for rows in super()._get_iterator()
+        )
+
+    def __call__(self, rows: list[int]) -> Any: ...
+
+
 @pytest.mark.parametrize(
     ("held", "size"),
     [
         (DataLoader(Numbers(), batch_sampler=BatchSampler(range(8), 3, drop_last=True)), 3),
         (DataLoader([(torch.ones(2, 3), torch.tensor([0, 1]))] * 5, batch_size=None), 2),
+        (Sampling(range(8), BATCH, collate_fn=list), BATCH),
     ],
 )
 def test_a_loader_that_makes_its_own_batches_is_used(held: Any, size: int, tmp_path: Path) -> None:
     one = supervised(loader=held, dataset=held.dataset)
-    objects = ("loader", "dataset")  # which cannot be called
-    one.part = lambda name: None if name in objects else one.functions.get(name)
+    one.part = lambda name: next(filter(callable, one.found(name)), None)
     facts = examined(one, tmp_path)
     assert (facts["data"], facts["batch"], facts["of_one_size"]) == ("loader", size, True)
     loader = TrainingParts(one).loader(batch_size=64, num_workers=1, pin_memory=False)

@@ -28,7 +28,7 @@ from workbench.worker.code import Code
 from workloads.own import training
 from workloads.own.save import _inputs
 from workloads.own.subject import subject
-from workloads.own.training_parts import NO_BUILDER, TAKE_TARGET, TrainingParts
+from workloads.own.training_parts import NO_BUILDER, TAKE_TARGET, TrainingParts, maker_of
 from workloads.own.tree import Example
 
 
@@ -166,6 +166,19 @@ def test_a_saved_step_has_what_the_loss_takes(tmp_path: Path) -> None:
     assert args == (rows,) and named == {} and batch is rows
     args, _, batch = _inputs(code, supervised(), BATCH)
     assert torch.equal(args[0], batch[0]) and len(batch) == 2
+
+
+class Prepared(torch.optim.Optimizer):
+    """A wrapper, as that of Accelerate."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self.optimizer = optimizer
+
+
+def test_the_optimizer_inside_a_wrapper_is_made() -> None:
+    module = nn.Linear(3, 1)
+    made = maker_of(Prepared(torch.optim.SGD(module.parameters(), lr=0.3)))(module)
+    assert type(made) is torch.optim.SGD and made.defaults["lr"] == 0.3
 
 
 CROSS_ENTROPY = nn.functional.cross_entropy

@@ -1,6 +1,7 @@
 """Values inside nested containers and objects, and modules with their inputs."""
 
 from collections import UserDict, defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -84,6 +85,19 @@ def test_tensors_inside_other_objects_are_found_copied_and_named() -> None:
     assert float(copied.args[0].x[0, 0]) == 2
     assert float(copied.args[0].kept["keys"][0][0]) == 1
     assert float(example.args[0].x[0, 0]) == 1, "the given one stays"
+
+
+class _Called(_Graph):
+    """Lists what it holds, as the graphs of PyTorch Geometric do."""
+
+    def __call__(self) -> Iterator[str]:
+        yield from vars(self)
+
+
+def test_objects_that_can_be_called_are_searched_too() -> None:
+    example = Example((_Called(), [_Graph.__init__]), {})
+    assert list(example.tensors()) == ["0.x", "0.kept.keys.0"]
+    assert example.mapped(lambda tensor: tensor.to("meta")).args[0].x.is_meta
 
 
 class _Empty:
