@@ -147,7 +147,7 @@ class ExportedTask(ModelTask):
     """One run of a variant of the exported module, compared with the module in torch."""
 
     def __init__(self, case: Case, setup: Setup, code: Code) -> None:
-        self.expected = reference_of(code, case)  # first, since the task reads the file of it
+        self.expected = reference_of(code, case)  # first, since the task reads its file
         super().__init__(case, setup)
         self.code = code
 
