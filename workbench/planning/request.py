@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from .. import catalog
 from ..contract import COLUMNS, DEVICE_KINDS, MOST_BATCH, MOST_THREADS, PRECISIONS, kind_of
+from ..worker.code import COMMAND
 from ..worker.session_options import ONNX_BACKENDS
 from .option_fields import given, set_by, written
 from .questions import MODEL, MODES, UNUSED, ModelQuestion, OwnQuestion
