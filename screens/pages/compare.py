@@ -29,7 +29,7 @@ class CompareScreen(ViewScreen):
     AUTO_FOCUS = "Pane"
     UNUSED = ("start", "export", "next_step", "close_run")
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "app.pop_screen", "Back", tooltip="back to the screen before")
+        Binding("escape", "app.pop_screen", "Back", tooltip="back to the previous screen")
     ]
 
     def __init__(self, first: Path, second: Path) -> None:

@@ -27,8 +27,8 @@ class DetailScreen(ViewScreen):
     AUTO_FOCUS = "Table"
     UNUSED = ("close_run",)
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "app.pop_screen", "Back", tooltip="back to the screen before"),
-        *(replace(each, group=SPARE) for each in STEPS),  # the key that scrolls matters more
+        Binding("escape", "app.pop_screen", "Back", tooltip="back to the previous screen"),
+        *(replace(each, group=SPARE) for each in STEPS),  # scrolling is more important
     ]
 
     def __init__(self, scenario: str, case_id: str | None) -> None:

@@ -41,11 +41,11 @@ _LETTERS |= {"underscore": "_", "minus": "-", "space": " "}
 
 
 KEYS = (
-    ("enter", "choose what the cursor is on; in a field, start the run"),
-    ("tab", "next field; shift+tab: the one before; up and down do the same"),
+    ("enter", "choose the entry at the cursor; in a field, start the run"),
+    ("tab", "next field; shift+tab: the previous one; up and down do the same"),
     ("left right", "in a field of choices, move; space ticks"),
     ("a-z 0-9", "in the list, find an entry by name or title; backspace deletes a letter"),
-    ("esc", "clear what is looked for, or leave the form"),
+    ("esc", "clear the search, or leave the form"),
 )
 
 

@@ -47,7 +47,7 @@ def about(kind: str) -> list[FormField]:
     return [
         only_one("kind", "what the code is", OFFERED, decides=True),
         FormField("code", "code", "", f"what follows --{kind} on the command line"),
-        only_one("objective", "the aim of the pick", goals),
+        only_one("objective", "the objective of the pick", goals),
         *(others.get(each.key, each) for each in further),
     ]
 

@@ -48,7 +48,7 @@ USAGE = [
     (("--torch", "model"), "--torch takes package.module:build, script.py, or model.pt2"),
     (("advise", "realtime", "--function", "a:b"), "leave out --function or realtime"),
     (("advise", "--torch", "a:b", "--", "x"), "what follows -- belongs to a script"),
-    (("advise", "--torch=a.py", "--lr", "1"), "Arguments of a script stand after `--`."),
+    (("advise", "--torch=a.py", "--lr", "1"), "The arguments of a script follow `--`."),
     (("advise", "--torch", "a:b", "--save-best", "/no/such/folder"), "--save-best: /no/such"),
     (("advise", "--torch", "a:b", "--save-best", "/dev/null"), "File exists; name a new folder"),
     (("advise", "--command", "run {n}"), "add --over n="),

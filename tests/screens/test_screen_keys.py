@@ -182,7 +182,7 @@ async def test_the_help_has_the_keys_of_the_screen_that_it_was_asked_on() -> Non
             await press(pilot, "escape", screen, "question_mark")
             assert "pgdn" not in text(pilot).partition(" Words ")[0], "no text scrolls there"
         await press(pilot, "escape", "2", "enter", "question_mark")
-        assert "back to the screen before" in text(pilot)
+        assert "back to the previous screen" in text(pilot)
         assert "back from an opened run" not in text(pilot), "the details close first"
 
 

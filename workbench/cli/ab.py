@@ -62,7 +62,7 @@ def ab(names: tuple[str, ...], fail_on: float | None, markdown: bool, **options:
     as_json = options.pop("as_json")
     given = {option: options.pop(f"{option[2:]}s") for option in OF_A_SIDE}
     if max(map(len, given.values())) != 2:
-        raise UsageError(f"give one of {', '.join(OF_A_SIDE)} twice, and none more often")
+        raise UsageError(f"give one of {', '.join(OF_A_SIDE)} twice, once for each side")
     first, other = both = side_of("A", 0, given), side_of("B", -1, given)
     check_python(first.python)
     check_python(other.python)

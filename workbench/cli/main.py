@@ -79,7 +79,7 @@ def main(arguments: list[str] | None = None) -> None:
         text = error.format_message()
         is_script = any(word.startswith("--torch") for word in arguments or sys.argv)
         if isinstance(error, click.NoSuchOption) and is_script:
-            text += " Arguments of a script stand after `--`."
+            text += " The arguments of a script follow `--`."
         fail(text, USAGE)
     except (UsageError, JournalError, WorkloadError) as error:
         hint = getattr(error, "hint", None)

@@ -39,8 +39,9 @@ def check_alone(machine: Machine, cases: Sequence[Case], *, forced: bool) -> Non
                 f"cannot see which processes use {gpu.device}: add --force if it is idle"
             )
         if gpu.processes:
-            one = len(gpu.processes) == 1
-            programs = "another process uses" if one else f"{len(gpu.processes)} others use"
+            count = len(gpu.processes)
+            one = count == 1
+            programs = "another process uses" if one else f"{count} other processes use"
             risk = f"running out of memory could end {'it' if one else 'them'}"
             raise UsageError(f"{programs} {gpu.device}; {risk}: wait, or add --force")
 

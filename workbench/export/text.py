@@ -174,7 +174,7 @@ def where_lines(report: Report) -> list[str]:
     """The output of `--where`: a line for each row, one for the rest, and one for the whole run."""
     spent = report.finished.overhead if report.finished is not None else None
     if spent is None or spent.starting_s is None:
-        return ["this run does not say where its seconds went: it is older, or did not end"]
+        return ["this run does not record how it spent its time: it is older, or did not end"]
     phases = [f"{phase}_s" for phase in PHASES]
     rows = {n: [getattr(part, each, 0.0) for each in phases] for n, part in spent.rows.items()}
     whole = [getattr(spent, each) for each in phases]

@@ -155,7 +155,7 @@ def _require_file(path: Path, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "it is not a regular file")
     if os.path.ismount(path):
-        reason = "it is mounted by itself, so no other can take its place: mount its folder"
+        reason = "it is a mount point and cannot be replaced: mount its folder"
         raise OSError(errno.EBUSY, reason)
     if not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
@@ -195,5 +195,5 @@ def _opened_fifo(path: Path) -> int:
         time.sleep(0.02)
     if path != NULL and not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is no FIFO any more")
+        raise OSError(errno.EINVAL, "it is no longer a FIFO")
     return descriptor

@@ -47,7 +47,7 @@ def _unreadable(row: Scenario) -> Iterator[Fault]:
     """Texts that are empty or unsafe to print."""
     if not ID.fullmatch(row.id):
         name = shown(repr(row.id), 60)
-        yield ("id",), f"id {name}: use at most 40 letters, digits, _ . and -, not a dash first"
+        yield ("id",), f"id {name}: use at most 40 letters, digits, _ . and -, and no leading dash"
     texts: dict[tuple[Key, ...], object] = {
         (name,): getattr(row, name) for name in ("title", "question", "source")
     }

@@ -37,7 +37,7 @@ class CutRun:
         whole = [name for name, row in rows.items() if _is_complete(row)]
         carried = {name: started.carried.get(name, started.id) for name in whole}
         if not (words := _words(report)):
-            raise JournalError(f"run {started.id} does not hold the command that began it")
+            raise JournalError(f"run {started.id} does not record the command that began it")
         command = words[1:]
         if report.status == "done" or (whole and len(whole) == len(rows)):
             return cls(old, started, command, carried, 0)

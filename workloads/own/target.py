@@ -210,7 +210,7 @@ def kept_result(first_s: float, later_s: float, factor: float) -> list[str]:
     if first_s <= max(START_S, factor * later_s):
         return []
     times = f"a first call takes {first_s / later_s:.0f}x as long as a later one with equal inputs"
-    return [f"{times}: it compiles then, or it keeps results, and only reading them is timed"]
+    return [f"{times}: it compiles, or it caches results and only reading them is timed"]
 
 
 def is_users(file: str) -> bool:

@@ -10,7 +10,7 @@ from workbench.cli.ab import ab, side_of
 from workbench.cli.main import cli
 from workbench.planning.usage import UsageError
 
-TWICE = "give one of --python, --env, --path, --command twice, and none more often"
+TWICE = "give one of --python, --env, --path, --command twice, once for each side"
 NOTHING: dict[str, tuple[str, ...]] = dict.fromkeys(
     ("--python", "--env", "--path", "--command"), ()
 )

@@ -94,7 +94,7 @@ def test_the_table_has_a_line_for_each_row_and_one_for_the_run(events: list[ev.A
     assert [sum(column) for column in zip(*rows, strict=True)] == pytest.approx(whole, abs=0.3)
     report.finished = None
     assert where_lines(report) == [
-        "this run does not say where its seconds went: it is older, or did not end"
+        "this run does not record how it spent its time: it is older, or did not end"
     ]
 
 

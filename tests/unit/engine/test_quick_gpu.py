@@ -81,7 +81,7 @@ def test_a_row_that_counts_start_ups_says_where_they_come_from() -> None:
         for event in events_of(True)
         if isinstance(event, ev.RacePlanned) and event.scenario == "prototyping"
     ]
-    assert "start-up times are those of the workers of all rows" in row.question
+    assert "all rows share the workers, and their start-up times" in row.question
     assert "start-up" not in next(
         event.question
         for event in events_of(True, "cpu")

@@ -102,7 +102,7 @@ def test_a_scenario_needs_few_fields(tmp_path: Path) -> None:
         (f'source = "{"x" * 500}"', "source: Expected `str` of length <= 200"),
         ('id = "row[batch=4]"', "letters, digits, _ . and -"),
         ('id = "a/b"', "letters, digits, _ . and -"),
-        ('id = "--all"', "not a dash first"),
+        ('id = "--all"', "no leading dash"),
         ('id = "\\u001b[2J"', "letters, digits, _ . and -"),
     ],
 )

@@ -138,14 +138,14 @@ def test_keys_have_their_written_names_and_their_comments() -> None:
     defs = SCHEMAS["document"]["$defs"]
     figures = defs["Measurement"]["properties"]["figures"]
     assert figures["description"] == (
-        "Metrics of this workload alone: medians over its blocks, units in the names."
+        "The workload's own metrics: medians over its blocks, units in the names."
     )
     assert defs["Case"]["properties"]["threads"]["description"] == "CPU threads; None on a GPU"
     assert "metrics" not in defs["Measurement"]["properties"]
     assert "contender" in defs["Curve"]["properties"]
     assert defs["EqualPrecision"]["properties"]["apart"]["description"].startswith("True if")
     assert defs["Measurement"]["properties"]["samples_s"]["description"] == (
-        "seconds per step, in the order of measuring"
+        "seconds per step, in the order of measurement"
     )
     block = SCHEMAS["events"]["$defs"]["BlockMeasured"]["properties"]
     assert block["at_s"]["description"].startswith("seconds since the run began")

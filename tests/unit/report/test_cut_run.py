@@ -130,7 +130,7 @@ def test_a_journal_without_a_command_is_refused(command: str) -> None:
     started = old.events[0]
     tool = replace(started.tool, command=command)
     events = [replace(started, tool=tool), *old.events[1:]]
-    with pytest.raises(JournalError, match="does not hold the command"):
+    with pytest.raises(JournalError, match="does not record the command"):
         CutRun.of(OpenedRun(Report.of(events), events), version_of(old))
 
 

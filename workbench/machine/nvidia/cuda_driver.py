@@ -84,7 +84,7 @@ def _reason(code: int) -> Reason:
         message = f"CUDA finds no GPU with {VISIBLE_DEVICES}={given!r} (CUDA {code})"
         remedy = f"`unset {VISIBLE_DEVICES}`, or name GPUs that exist"
         if in_job():  # other GPUs may belong to other jobs
-            remedy = "ask the scheduler for a GPU, as by `--gres=gpu:1` of Slurm"
+            remedy = "ask the scheduler for a GPU, such as with Slurm's `--gres=gpu:1`"
         return Reason("hidden", message, remedy)
     if code == _NO_SYMBOL:
         return library_broken(LIBRARY, "it lacks the driver API's basic functions")

@@ -224,10 +224,10 @@ def cuda_remedy(machine: Machine) -> str | None:
         split = next((gpu.index for gpu in machine.gpus if gpu.visible and gpu.mig), None)
         if split is not None:
             if machine.os.container:  # only the host can create instances, and may have some
-                given = "start the container with one, as by `--gpus device=GPU:INSTANCE`"
+                given = "start the container with one, such as by `--gpus device=GPU:INSTANCE`"
                 return f"MIG is on, and no instance is here: {given}"
             made = f"`sudo nvidia-smi mig -i {split} -cgi PROFILE -C`"
-            return f"MIG is on without instances: make some by {made}, or turn it off by `-mig 0`"
+            return f"MIG is on without instances: use {made}, or turn it off with `-mig 0`"
     return reason.hint if reason is not None else None
 
 

@@ -143,7 +143,7 @@ def test_a_builder_whose_decorator_fills_its_parameters_in_is_called(examined) -
 
 def test_a_module_that_keeps_its_results_is_noted(examined) -> None:
     _, facts = examined("keeping")
-    assert "or it keeps results, and only reading them is timed" in facts["notes"][-1]
+    assert "or it caches results and only reading them is timed" in facts["notes"][-1]
 
 
 def test_a_nested_output_is_compared(examined) -> None:

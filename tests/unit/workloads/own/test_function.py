@@ -130,7 +130,7 @@ def test_what_fails_is_one_line(code, name: str, error: str, says: str) -> None:
 
 
 def test_a_first_call_that_takes_far_longer_is_noted(code) -> None:
-    assert any("or it keeps results" in note for note in _facts(code("works:looks_up")).notes)
+    assert any("or it caches results" in note for note in _facts(code("works:looks_up")).notes)
     assert not any("keeps" in note for note in _facts(code("works:imports_late")).notes)
 
 
