@@ -109,9 +109,9 @@ def sums(answer: Array, reference: Array, name: str = "") -> tuple[float, ...]:
         raise WorkloadError(text, code="wrong_result")
     if holds_labels(reference):  # right or wrong, not near
         answer, reference = answer == reference, np.ones(reference.shape)
-    flat, other = answer.reshape(-1), reference.reshape(-1)
-    places = range(0, answer.size or 1, PART)
-    parts = [_sums(flat[at : at + PART], other[at : at + PART], name) for at in places]
+    one, other = answer.reshape(-1), reference.reshape(-1)
+    places = range(0, one.size or 1, PART)
+    parts = [_sums(one[at : at + PART], other[at : at + PART], name) for at in places]
     return tuple(map(sum, zip(*parts, strict=True)))
 
 
