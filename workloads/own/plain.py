@@ -60,6 +60,17 @@ def digest(value: Any) -> str:
     return text.hexdigest()
 
 
+def unhashed(value: Any) -> str:
+    """The type of a part, no function, whose contents `digest` leaves out; empty without one."""
+    for part in parts(value).values():
+        if not (is_array(part) or callable(part)):
+            try:
+                _pickled(part)
+            except Exception:
+                return type(part).__name__
+    return ""
+
+
 def copied(found: Mapping[str, Any]) -> dict[str, Any]:
     """The same parts, with copies of data that a later call might change."""
     return {
