@@ -94,11 +94,14 @@ def test_nesting_without_end_is_refused(tmp_path: Path, nested: str) -> None:
         "a.json": nested,
         "b.json": document,
         "c.jsonl": f"{nested}\n",
-        "d.jsonl": f'{first}\n{first[:-1]}, "later": {nested}\n',
     }.items():
         with pytest.raises(JournalError) as refused:
             open_run(str(put(tmp_path / name, content.encode())))
         assert "\n" not in str(refused.value)
+    journal = f'{first}\n{first[:-1]}, "later": {nested}\n'
+    run = open_run(str(put(tmp_path / "d.jsonl", journal.encode())))
+    (warning,) = run.report.warnings
+    assert warning.message == "line 2 of the journal is damaged: it is nested too deeply"
 
 
 def changed(value: Any, path: tuple[str | int, ...], new: object) -> None:
