@@ -68,7 +68,7 @@ def test_what_fails_in_a_worker_costs_its_own_row(zoo: Cli) -> None:
     garbled, raised = found["step_garbles"]["reason"], found["step_raises_much"]["reason"]
     assert garbled["code"] == "worker_died"
     assert "an answer that cannot be read" in garbled["message"]
-    assert raised["message"].startswith(r"ValueError: \x1b[31mxxx")
+    assert raised["message"].startswith("ValueError: xxx")
     assert len(raised["message"]) < 700
     assert len(found["reference_much"]["accuracy"]["reference"]) < 400
     assert len(done.stdout) < 200_000
