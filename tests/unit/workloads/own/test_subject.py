@@ -12,8 +12,8 @@ from checking import fails_with
 from workbench.contract import WorkloadError
 from workbench.worker.code import Code
 from workloads.own.reference import call
-from workloads.own.subject import Subject, _are_equal, as_example, built, hash_of, subject
-from workloads.own.tree import Example, mapped, tensors
+from workloads.own.subject import Subject, _are_equal, built, hash_of, subject
+from workloads.own.tree import Example
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "own"
 
@@ -98,27 +98,6 @@ def test_a_builder_of_another_module_each_time_is_refused(code, tmp_path: Path) 
         Subject(code("picture"), torch.nn.Linear(2, 2), None)
 
 
-def test_a_batch_repeats_or_leaves_out_rows(code) -> None:
-    one = subject(code("mixes_rows"))
-    rows = one.example(None).args[0]
-    assert one.own_batch == 4
-    assert torch.equal(one.example(2).args[0], rows[:2])
-    assert torch.equal(one.example(6).args[0], torch.cat([rows, rows[:2]]))
-
-
-def test_inputs_of_the_builder_make_every_batch(code) -> None:
-    one = subject(code("linear"))
-    assert one.takes_batch and one.own_batch == 1
-    assert one.example(5).args[0].shape == (5, 6)
-
-
-def test_inputs_without_a_common_axis_have_one_batch_only(code) -> None:
-    one = subject(code("unlike_axes"))
-    assert one.own_batch is None
-    with pytest.raises(WorkloadError, match="share no first axis"):
-        one.example(3)
-
-
 def test_a_device_is_passed_to_the_builder_that_takes_it(code) -> None:
     one = subject(code("on_device"))
     with warnings.catch_warnings(action="ignore"):  # weights have no values there
@@ -146,83 +125,6 @@ def test_copies_share_no_weights(code) -> None:
 def test_a_builder_that_fails_says_so_in_a_line(code, name, code_word, says) -> None:
     with fails_with(code_word, says):
         subject(code(name))
-
-
-@pytest.mark.parametrize(
-    ("given", "args", "kwargs"),
-    [
-        (3, (3,), {}),
-        ((1, 2), (1, 2), {}),
-        ({"x": 1}, (), {"x": 1}),
-        (((1, 2), {"y": 3}), (1, 2), {"y": 3}),
-    ],
-)
-def test_what_inputs_returns_becomes_arguments(given, args, kwargs) -> None:
-    assert as_example(given) == Example(args, kwargs)
-
-
-@pytest.mark.parametrize(
-    ("forward", "is_argument"),
-    [
-        (lambda features, **more: 0, True),  # as that of SentenceTransformer
-        (lambda x: 0, False),  # y is the target
-        (lambda **named: 0, False),
-        (lambda first, x, y: 0, False),
-    ],
-)
-def test_a_dictionary_whose_keys_no_parameter_has_is_one_argument(forward, is_argument) -> None:
-    given = {"x": 1, "y": 2}
-    wanted = Example((given,), {}) if is_argument else Example((), given)
-    assert as_example(given, forward) == wanted
-
-
-def test_tensors_are_found_in_every_container(code) -> None:
-    output = call(subject(code("containers")).copy(), subject(code("containers")).example(None))
-    assert list(tensors(output)) == ["0", "1.first", "1.rest.0", "1.rest.1.last"]
-    doubled = mapped(output, lambda tensor: 2 * tensor)
-    assert type(doubled) is type(output)
-    assert torch.equal(doubled.parts.rest[1]["last"], 2 * output.parts.rest[1]["last"])
-    assert doubled.mean is not output.mean
-
-
-def test_the_hash_sees_values_types_and_shapes() -> None:
-    ones = Example((torch.ones(2, 3),), {})
-    hashes = {
-        hash_of(ones),
-        hash_of(Example((torch.ones(3, 2),), {})),
-        hash_of(Example((torch.ones(2, 3, dtype=torch.bfloat16),), {})),
-        hash_of(Example((torch.ones(2, 3),), {"mask": torch.tensor(True)})),
-        hash_of(ones.mapped(lambda tensor: tensor + 1e-6)),
-    }
-    assert len(hashes) == 5
-    assert hash_of(Example((torch.ones(2, 3),), {})) == hash_of(ones)
-
-
-def test_inputs_without_a_parameter_have_their_own_batch(code) -> None:
-    one = subject(code("fixed_inputs"))
-    assert one.own_batch == 5 and not one.takes_batch
-    assert one.example(7).args[0].shape == (7, 6)
-
-
-@pytest.mark.parametrize(
-    "inputs",
-    [
-        "partial(torch.randn, 5, 6)",  # a builtin, which has no signature
-        "lambda device: torch.randn(5, 6, device=device)",
-        "lambda *, batch=5: torch.randn(batch, 6)",
-    ],
-)
-def test_inputs_that_take_no_batch_by_position_have_their_own(tmp_path: Path, inputs: str) -> None:
-    text = "import torch\nfrom functools import partial\nbuild = lambda: torch.nn.Linear(6, 2)\n"
-    name = f"net_of_five_{len(inputs)}"
-    (tmp_path / f"{name}.py").write_text(f"{text}inputs = {inputs}\n")
-    one = subject(Code("torch", f"{name}:build", str(tmp_path), str(tmp_path)))
-    assert one.own_batch == 5 and not one.takes_batch
-
-
-def test_inputs_of_another_batch_than_asked_are_refused(code) -> None:
-    with pytest.raises(WorkloadError, match=r"inputs\(3\) of .* makes a batch of 4"):
-        subject(code("wrong_batch")).example(3)
 
 
 def test_a_named_module_has_its_inputs_next_to_it(tmp_path: Path) -> None:
@@ -368,15 +270,6 @@ def test_a_copy_that_finds_no_memory_is_no_fault_of_the_module(code, monkeypatch
         one.copy()
 
 
-@pytest.mark.parametrize("made", ["(i for i in range(3))", "threading.Lock()"])
-def test_inputs_that_no_other_process_can_get_are_refused(code, made: str, tmp_path: Path) -> None:
-    text = "import threading\nimport torch\ndef build(): return torch.nn.Identity()\n"
-    text += f"def inputs(): return {made}\n"
-    one = written(tmp_path, f"unpicklable_{made[1:5]}".strip(), text)
-    with fails_with("bad_input", "cannot be handed to other processes: ", hint="return tensors"):
-        one.example(None)
-
-
 BUILT_AT_HOME = """
 import threading
 import torch
@@ -401,28 +294,6 @@ def test_a_module_is_built_again_at_home_and_with_the_same_buffers(tmp_path: Pat
     fresh = one.copy()
     assert one.namespace.asked == [home, home]
     assert fresh is not one.module and torch.equal(fresh.drawn, one.module.drawn)
-
-
-def test_inputs_are_made_at_the_batch_that_is_asked_for_at_their_own_or_at_a_usual_one(
-    tmp_path: Path, monkeypatch
-) -> None:
-    text = (
-        "import torch\ndef build(): return torch.nn.Linear(3, 2)\n"
-        "def inputs(batch): return torch.ones(batch, 3)\n"
-    )
-    (tmp_path / "plain_net.py").write_text(text)
-    (tmp_path / "own_net.py").write_text(text.replace("(batch)", "(batch=6)"))
-
-    def batch_of(module: str, **options) -> int | None:
-        folder = tmp_path / str(len(list(tmp_path.iterdir())))
-        folder.mkdir()
-        code = Code("torch", f"{module}:build", str(folder), str(tmp_path), **options)
-        return subject(code).own_batch
-
-    assert batch_of("plain_net") == 1
-    assert batch_of("plain_net", train=True) == 32
-    assert batch_of("own_net", train=True) == 6
-    assert batch_of("own_net", batch=4) == 4
 
 
 def test_functions_next_to_a_builder_that_a_package_passes_on_are_found(tmp_path: Path) -> None:
@@ -464,3 +335,12 @@ def test_a_pickle_finds_its_classes_in_the_folder(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", made], cwd=tmp_path, check=True)
     code = Code("torch", "net.pt", f"{tmp_path}/kept", str(tmp_path), pickled=True)
     assert type(subject(code).module).__name__ == "Net"
+
+
+@pytest.mark.parametrize("made", ["(i for i in range(3))", "threading.Lock()"])
+def test_inputs_that_no_other_process_can_get_are_refused(code, made: str, tmp_path: Path) -> None:
+    text = "import threading\nimport torch\ndef build(): return torch.nn.Identity()\n"
+    text += f"def inputs(): return {made}\n"
+    one = written(tmp_path, f"unpicklable_{made[1:5]}".strip(), text)
+    with fails_with("bad_input", "cannot be handed to other processes: ", hint="return tensors"):
+        one.example(None)
