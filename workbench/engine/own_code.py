@@ -24,7 +24,7 @@ from ..advisor.own.overview import (
     script_gain,
 )
 from ..advisor.own.snippet import lines, snippet
-from ..contract import Case, kind_of
+from ..contract import MOST_THREADS, Case, kind_of
 from ..planning.cases import gpu_devices
 from ..planning.plan import RowPlan, point_name
 from ..planning.questions import OwnQuestion
@@ -107,7 +107,7 @@ class OwnCode:
                 took_s = context.now() - began_s
         except WorkerFailed as failure:
             return [self._refused(failure.reason)]
-        facts = self._facts = self._checked(self._with_imports(found))
+        facts = self._facts = self._checked(self._with_imports(_with_threads(found)))
         context.record(ev.CodeExamined, facts=facts)
         space = Space(facts, context.machine.cpu, self._threads, gpus, self.request)
         return self._planned(space, load_s=max(0.0, took_s - _script_s(found)))
@@ -361,6 +361,14 @@ class OwnCode:
 def _at_batch(first: Scenario, batch: int) -> Scenario:
     name, title = point_name(OWN, {"batch": batch}), f"{first.title} at batch {batch}"
     return msgspec.structs.replace(first, id=name, title=title, batch=batch, weight=1.0)
+
+
+def _with_threads(facts: CodeFacts) -> CodeFacts:
+    """The facts, with the threads that OMP_NUM_THREADS gives torch where the code sets none."""
+    value = os.environ.get("OMP_NUM_THREADS", "")
+    if facts.kind != TORCH or facts.threads or not value.isdecimal() or value == "0":
+        return facts
+    return msgspec.structs.replace(facts, threads=min(int(value), MOST_THREADS))
 
 
 def _script_s(facts: CodeFacts) -> float:

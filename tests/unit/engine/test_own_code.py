@@ -57,6 +57,13 @@ def test_ways_join_from_the_cheapest_on_and_the_best_is_picked() -> None:
     assert report.code.facts.name == "shop.model:build"
 
 
+def test_the_code_as_written_has_the_threads_of_the_users_shell(monkeypatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    report = Report.of(raced())
+    assert labels(report.rows["own"])[:2] == ["cpu/torch/fp32/t1", "cpu/torch/fp32/t2"]
+    assert report.code.facts.threads == 1
+
+
 def test_the_row_that_finds_the_candidates_has_half_of_the_time_whatever_the_batches() -> None:
     events = raced(batch=(1, 2, 4, 8, 16, 32))
     first, second, *_ = (e.share_s for e in events if isinstance(e, ev.RaceStarted))
