@@ -19,6 +19,7 @@ HERE = Path(__file__).resolve().parent
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # as in every worker, before onnxruntime is imported
+os.environ.pop("OMP_NUM_THREADS", None)  # or the user's code as written would have other threads
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
