@@ -270,7 +270,7 @@ class WorkbenchApp(Shell):
         again = asked is not None and asked[0] == question and now - asked[1] <= STOP_S
         self._unconfirmed = None if again else (question, now)
         if asked is not None:
-            self.clear_notifications()  # of the earlier question
+            self.clear_notifications()  # the earlier question is answered or outdated
         if not again:
             self.notify(question, timeout=STOP_S)
         return again

@@ -20,7 +20,7 @@ from workbench.worker.libraries import np
 USED = 4  # columns that decide the class; the others are noise
 LEAVES, RATE = 31, 0.1  # LightGBM's defaults, for all libraries
 TESTED = 20_000  # rows that no fit sees
-SHARE = 0.75  # of the way from the larger class's share to the best accuracy: the least to reach
+SHARE = 0.75  # least accuracy, as a share of the way from guessing the larger class to the best
 
 
 class TrainTrees(Workload):

@@ -29,7 +29,7 @@ from ..widgets.drawn import Drawn
 from ..widgets.keybar import OPTIONAL, KeyBar
 from ..widgets.table import Table
 
-NO_FIELD = FormField("", "", "", "")  # of a line that is not used
+NO_FIELD = FormField("", "", "", "")  # fills lines that show no field
 _ENTRIES = {  # title and question of each entry that is not a workload
     SCENARIOS: ("The scenarios of the advisor", "Which device suits each scenario?"),
     OWN: ("A module, function or command", "Where and how should it run?"),

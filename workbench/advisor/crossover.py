@@ -142,7 +142,7 @@ def leaders(points: Sequence[Measured]) -> set[str]:
 
 
 def _named(points: Sequence[Measured]) -> tuple[str, Named]:
-    """What is compared, "device" or "candidate", and the measured candidates by those names."""
+    """Whether devices or candidates are compared, and the measured ones by name at each size."""
     kinds = {c.case.device_kind for point in points for c in point.candidates}
     between = "device" if kinds == set(KINDS) else "candidate"
     ordered = sorted(points, key=lambda point: point.value)

@@ -180,26 +180,22 @@ class Evidence:
         tails = self._decisive(rival, pick)
         if tails is None or not tails.low <= 1 < tails.value:
             return None
-        nearest: Comparison | None = None
-        for other in self._undecided(pick, rival):
+        found: dict[float, Comparison] = {}  # by their ratio
+        for other in self._undecided(pick, rival.case.device_kind):
             steps = other.step_rounds(), pick.step_rounds()
             all_looks, ratio = self._over_looks(*steps), ratios.ratio_between(*steps)
             if ratio is None or all_looks is None or all_looks.low <= EDGE:
                 return None
-            if nearest is None or nearest.ratio is None or ratio.value < nearest.ratio.value:
-                nearest = Comparison(pick, other, ratio)
-        return nearest
+            found[ratio.value] = Comparison(pick, other, ratio)
+        return found[min(found)] if found else None
 
-    def _undecided(self, pick: Candidate, rival: Candidate) -> Iterator[Candidate]:
-        """The candidates whose 99th percentile is not proven to be higher than the pick's; on the
-        device of the rival, if that is another one."""
-        kinds = {rival.case.device_kind}
+    def _undecided(self, pick: Candidate, kind: str) -> Iterator[Candidate]:
+        """The candidates on a kind of device whose 99th percentile may be as low as the pick's."""
         for other in self.eligible:
-            if other is pick or other.eliminated or other.case.device_kind not in kinds:
-                continue
-            tails = self._decisive(other, pick)
-            if tails is None or tails.low <= 1:
-                yield other
+            if other is not pick and not other.eliminated and other.case.device_kind == kind:
+                tails = self._decisive(other, pick)
+                if tails is None or tails.low <= 1:
+                    yield other
 
     def _decisive(self, one: Candidate, other: Candidate) -> Ratio | None:
         return self._over_looks(one.rounds(), other.rounds())

@@ -13,7 +13,7 @@ from .crossover import MOST_POINTS
 from .elimination import Standings, groups
 from .limits import is_admissible
 
-ROUNDS_TO_MEASURE = 15  # of a plain run: about 3 s per candidate, since clocks drift over seconds
+ROUNDS_TO_MEASURE = 15  # in a plain run: about 3 s per candidate, since clocks drift over seconds
 STEADY_WIDTH = 0.02  # relative half-width of the median's interval at which sampling may end
 ENOUGH_SAMPLES = 10
 ROUNDS_FOR_PLATEAU = 10

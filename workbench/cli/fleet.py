@@ -258,7 +258,7 @@ def _request(*, in_image: bool = False, **options: Any) -> Request:
     from .launch import with_settings
 
     there = in_image and any(options[name] for name in ("scenario_file", "price_file", "torch"))
-    with_settings(options)  # of this machine, not of a node
+    with_settings(options)  # read here, since nodes have no settings of the user
     asked: dict[str, Any] = questions(options := {**options, "save_best": None})
     request = Request(**asked, **options)
     if not there:

@@ -127,7 +127,7 @@ def files_read(request: Request) -> Iterator[tuple[str, str | None]]:
     if (model := request.model) is not None:
         yield from (("--model", model.file), ("--inputs", model.inputs))
     if (own := request.own) is not None and own.kind != COMMAND:
-        yield own.option, own.target.partition("::")[0]  # of a script, without the module in it
+        yield own.option, own.target.partition("::")[0]  # a script may name its module after ::
 
 
 def take_part(request: Request) -> Request:

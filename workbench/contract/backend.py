@@ -36,7 +36,7 @@ class Backend:
     # two numbers of the version in constraints.txt.
     oldest: ClassVar[str] = ""
     newest: ClassVar[str] = ""
-    platforms: ClassVar[tuple[str, ...]] = ("CUDA",)  # of the GPUs that it uses: `Gpu.platform`
+    platforms: ClassVar[tuple[str, ...]] = ("CUDA",)  # values of `Gpu.platform` that it uses
 
     def version(self) -> str:
         """Import the library and return its version."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class DeviceKind:
     """Properties that all devices of a kind share."""
 
-    name: str  # of a device, followed by `:NUMBER` if `numbered`
+    name: str  # `:NUMBER` follows it in the name of a device if `numbered`
     column: str  # "cpu" or "gpu": the side of the comparison it is on
     numbered: bool = True
     on_host: bool = False  # computes on the CPU, in the host's memory, timed by the host's clock

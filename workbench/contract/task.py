@@ -75,7 +75,7 @@ class Task(ABC):
     finishes: bool = False
     restores: bool = False  # a sample is one step, since each step needs `restore`
     together: int = 1  # least steps of a sample: loaders that limit deliver their batches together
-    latest_loss: Any = None  # of a training step: a number, or an array with one element
+    latest_loss: Any = None  # from a training step: a number, or an array with one element
 
     def restore(self) -> None:  # noqa: B027 - most steps leave their inputs alone
         """Undo changes by steps; called untimed before each block and after each sample."""

@@ -41,7 +41,7 @@ FIELDS = {
 }
 # Warnings about the machine itself: a later measurement would have them too.
 LASTING = ("cgroup_throttled", "clock_low", "pcie_slow")
-SUSTAINED_S = 5.0  # of load without a pause
+SUSTAINED_S = 5.0  # under load without a pause
 SHARE = 0.12  # share of the budget that is left once the workers have started
 
 

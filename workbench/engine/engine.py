@@ -46,7 +46,7 @@ from .workers import settings_of
 
 # The settings on which the answer of a row depends, apart from its cases.
 RULES = attrgetter("reference_only", "objective", "prices", "limits")
-CROSSOVER_SHARE = 0.5  # of the time; without --crossover the search gets what the rows leave over
+CROSSOVER_SHARE = 0.5  # share of the time; without --crossover the search gets what rows leave
 
 NOT_BEGUN = Reason("cancelled", "the run was cut short before its turn")
 CANCELLED_IN_RACE = Reason("cancelled", "the run was cut short before its race was over")

@@ -47,7 +47,7 @@ from .profiling import Profiling
 from .training_search import TrainingSearch
 
 EXAMINE_SHARE = 0.5  # most of the budget that may go into importing, building and one call
-SCRIPT_SHARE = 1 / 3  # of the budget, after which a script is stopped
+SCRIPT_SHARE = 1 / 3  # share of the budget after which a script is stopped
 FIRST_WEIGHT = 2.0  # least weight of the row that finds the candidates, else the sum of the others
 OTHER_BATCH, SMALL_BATCH = 8, 1  # the second batch: the large one if the user's is small
 NO_BATCH = "it was not confirmed that the first axis of its inputs is a batch"

@@ -24,9 +24,9 @@ from ..worker.code import Code
 from ..worker.session_options import NO_SPIN, ONNX_BACKENDS
 from .own_exports import Exports
 
-LEAST_SHARE = 0.08  # of the budget, which must be left for another candidate
+LEAST_SHARE = 0.08  # share of the budget that must be left for another candidate
 THREADS_SHARE = 0.02  # the same for other numbers of threads, which need no preparation
-EXPORT_SHARE = 0.15  # of the budget, which must be left to export the module
+EXPORT_SHARE = 0.15  # share of the budget that must be left to export the module
 LEADERS, MOST_REPEATED = 3, 6  # candidates that race at another batch too: the best, and in all
 NEAR = 2.0  # times the leader's time, up to which another number of threads may still win
 MOST_CANDIDATES = 24  # in a row, up to which each new leader is varied

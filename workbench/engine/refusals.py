@@ -14,7 +14,7 @@ from ..worker.failures import SHARE_GPU, UNCAPTURED
 from .context import RunContext
 from .workers import NO_TURN, worker_key
 
-ELSEWHERE = " (in another form)"  # of the candidate whose failure refuses another one
+ELSEWHERE = " (in another form)"  # follows the failure of a candidate that refuses another one
 EMULATED = ("bf16", "fp16")  # precisions that a CPU without their instructions emulates in FP32
 
 

@@ -10,7 +10,7 @@ from ..worker.block import LEAD_IN_CAP_S, LEAD_IN_SAMPLES
 from .context import Share
 from .preparation import PreparedCase
 
-BLOCK_S = 0.2  # of a block, if the budget allows: a resumed worker starts 3-6 % slow
+BLOCK_S = 0.2  # block length if the budget allows it: a resumed worker starts 3-6 % slow
 # In a shared worker, which is never frozen, and for tails, where more blocks catch more stalls.
 SHORT_BLOCK_S = 0.1
 SHORTEST_BLOCK_S = 0.03

@@ -23,9 +23,10 @@ FAR = 2.0
 TOO_COARSE = "with a scale per channel its error is far above the limit; --thorough measures it"
 MIX_GAIN = 0.95  # times the leader's time, below which a variant over the limit is mixed
 BUILD_SHARE = 0.4  # most of the budget to build a variant that the race cannot start without
-JOIN_SHARE = 0.2  # of the budget, which must be left for a new variant
-JOIN_LEAST_SHARE = 0.08  # of the budget, which must be left to run a built variant another way
-MIX_SHARE = 0.5  # of the time left, to search for nodes to leave in FP32
+# Shares of the budget that must be left for a new variant, and to run a built one another way.
+JOIN_SHARE = 0.2
+JOIN_LEAST_SHARE = 0.08
+MIX_SHARE = 0.5  # share of the time left in which nodes to leave in FP32 are searched
 MOST_CANDIDATES = 16  # in a default run
 RIVALS = 3  # next best candidates to try with the leader's threads
 

@@ -14,7 +14,7 @@ from .view.roofline import FLOPS, limits
 from .view.svg import Curve, Plot, Strip
 from .view.words import device_tone, provenance_on
 
-MOST_SAMPLES = 150  # of one candidate, evenly spaced in sorted order
+MOST_SAMPLES = 150  # drawn for one candidate, evenly spaced in sorted order
 TIMES = "seconds per step: samples, median and its 95% interval"
 
 

@@ -17,7 +17,7 @@ from ..report.candidate import Candidate
 from ..text import units
 from ..worker.failures import SHARE_GPU
 
-GPU_SHARE = 0.9  # of the free GPU memory that a case may take; other processes need some too
+GPU_SHARE = 0.9  # share of the free GPU memory that a case may take; other processes need some too
 NOT_WORTH_RACING = 3.0  # a candidate this many times as slow as the best leaves or does not enter
 COMPILE_S = 30.0  # for a training step on two cores, with nothing in torch's cache
 AUTOTUNE_S = 90.0  # an estimate for max-autotune, which times many kernels

@@ -63,7 +63,7 @@ class FleetPlan(msgspec.Struct, frozen=True):
     node_types: list[NodeType]
     jobs: list[FleetJob]
     inputs: dict[str, FleetInput] = {}  # by option: "model"
-    budget_s: float = 0.0  # of each run
+    budget_s: float = 0.0  # for each run
     wheels: str | None = None  # folder of wheels, from which each node installs workbench
 
 

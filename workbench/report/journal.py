@@ -23,7 +23,7 @@ from ..records.reason import Warning
 from ..text.sanitize import printable_json, shown
 from .plausible import absurdity
 
-MOST_BYTES = 256 << 20  # of a journal; a long run writes a few MiB
+MOST_BYTES = 256 << 20  # in a journal; a long run writes a few MiB
 LONGEST_LINE = 16 << 20
 NO_METRICS: dict[str, float] = {}  # shared by all blocks without metrics, to save memory
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)

@@ -16,7 +16,7 @@ from .samples import Ratio, median, student_t_quantile
 # another run: the medians of ten fresh processes lay within 1.045 of each other
 # (docs/measurement.md), and ten normal values span 3.08 standard deviations on average.
 BETWEEN_RUNS = 0.015
-CONFIDENCE = 0.99  # of the interval that decides, since users ignore alarms that are often false
+CONFIDENCE = 0.99  # for the interval that decides, since users ignore alarms that are often false
 CLEARLY_MORE = 4.0  # times the pooled variance, above which a case differs from the others
 SAME_WITHIN = 0.10  # BETWEEN_RUNS of two runs already takes half of it
 Interval = tuple[float, float]
@@ -46,7 +46,7 @@ def unpaired_ratio(first: Rounds, second: Rounds, confidence: float = 0.95) -> R
     for values, spread in (first, second):
         own = round_spread([values]) or spread
         of_round = max(spread[0], own[0], BETWEEN_RUNS**2)
-        part = of_round * (1 + math.pi / (2 * len(values)))  # of one round, and of the median
+        part = of_round * (1 + math.pi / (2 * len(values)))  # one round, and the median
         is_own = own[0] > max(CLEARLY_MORE * spread[0], BETWEEN_RUNS**2)
         variance += part
         squares += part**2 / (own if is_own else spread)[1]

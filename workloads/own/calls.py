@@ -22,7 +22,7 @@ from workbench.worker.libraries import torch
 
 from .tree import Example, is_compiled, tensors, unwrapped, without_parallel
 
-INSTANCES = 8  # of a class with a record of their own; a program may make one for every call
+INSTANCES = 8  # with records of their own, per class; a program may make one for every call
 SHAPES = 5  # most that are listed
 AGAIN_S = 1.0  # a program that swallows TimeUp gets another after this time
 
@@ -58,8 +58,8 @@ class Called:
     @property
     def notes(self) -> list[str]:
         """How its calls differ from those of the race."""
-        ways = self._circumstances.items()
-        return [f"{self.name} was {way} in {n} of {self.calls} calls" for way, n in ways]
+        counts = self._circumstances.items()
+        return [f"{self.name} was {how} in {n} of {self.calls} calls" for how, n in counts]
 
     def begin(self, example: Example, called: Any) -> None:
         """Count a call, and copy its inputs before it can change them.  Calls inside torch.func are

@@ -1,4 +1,4 @@
-"""What a user's module is like, found by calling it a few times before anything is timed."""
+"""Examines a user's module by calling it a few times before anything is timed."""
 
 import hashlib
 import itertools
@@ -109,7 +109,7 @@ def _called(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
 
 
 def _consequence(found: Reference, has_check: bool) -> str:
-    """What the difference between equal calls means for the check of candidates."""
+    """The consequence of a difference between equal calls for the check of candidates."""
     loose = found.loose
     if not loose:
         return "so its error limit includes that difference"

@@ -32,7 +32,7 @@ from .target import (
 )
 from .tree import leaves
 
-LIMIT = 1e-3  # of the relative error against the first call, if the user sets none
+LIMIT = 1e-3  # relative error against the first call that is allowed if the user sets none
 OWN_SPREAD = 2.0  # times the difference of two equal calls, by which a result may differ
 MOST_DRAWN = 1 << 26  # bytes of an array that may be random; a larger one was read
 MOST_SPREAD = 0.1  # results that differ by more between equal calls are not compared

@@ -92,16 +92,15 @@ class TrainingParts:
         from torch.utils.data import DataLoader, Dataset
 
         for found in reversed(held):  # loaders, then data sets, which replace theirs; nearest last
-            makes_own = isinstance(found, DataLoader) and _makes_own_batches(found)
-            if isinstance(found, DataLoader) and not makes_own:
+            if isinstance(found, DataLoader) and _makes_own_batches(found):
+                self.loader, self.dataset, self.resizable = partial(_like, found), None, False
+                self.batch = getattr(found.batch_sampler, "batch_size", 0)  # 0: it does not say
+            elif isinstance(found, DataLoader):
                 self.batch = self.one.code.batch or found.batch_size
                 self.collate = self.collate or found.collate_fn
                 self.worker_init = found.worker_init_fn
                 self.dataset, self.loader = partial(copy.copy, found.dataset), None
                 self.resizable = True
-            elif makes_own:
-                self.loader, self.dataset, self.resizable = partial(_like, found), None, False
-                self.batch = getattr(found.batch_sampler, "batch_size", 0)  # 0: it does not say
             elif self.resizable and (isinstance(found, Dataset) or _is_indexed(found)):
                 self.dataset = partial(copy.copy, found)
 

@@ -3,80 +3,24 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import msgspec
 import pytest
 from builders import machine as build_machine
+from examined_machines import CPU, CUDA, HEALTHY, ON_GPU, WORKING, bad, software, with_gpu
 
 from workbench.advisor import doctor
-from workbench.advisor.doctor import Check, Examination, examine
+from workbench.advisor.doctor import Examination, examine
 from workbench.export.doctor import doctor_text
-from workbench.machine.nvidia.driver_errors import nvml_text
-from workbench.machine.nvidia.gpu_fields import with_reasons
 from workbench.machine.packages.trials import Trial
 from workbench.records.machine import (
     CudaDriver,
-    Gpu,
-    GpuProcess,
-    Machine,
     Memory,
     Nvml,
     Os,
     Package,
-    Pcie,
-    Software,
 )
 from workbench.records.reason import Reason
-
-CPU = "CPUExecutionProvider"
-CUDA = "CUDAExecutionProvider"
-WORKING = {
-    "torch": Trial("2.13.0", {"CUDA": None}, {"cpu": None}),
-    "onnxruntime": Trial("1.31.1", {}, {CPU: None}),
-}
-ON_GPU = {
-    "torch": Trial("2.13.0", {"CUDA": "13.0", "cuDNN": "9.10.2"}, {"cpu": None, "cuda:0": None}),
-    "onnxruntime": Trial("1.31.1", {}, {CPU: None, CUDA: None}),
-}
-HEALTHY = Gpu(
-    index=0,
-    device="cuda:0",
-    uuid="GPU-1",
-    pci_bus_id="0000:18:00.0",
-    name="NVIDIA H200",
-    memory_total_bytes=100,
-    memory_used_bytes=1,
-    compute_capability="9.0",
-    power_limit_w=700.0,
-    power_default_w=700.0,
-    clock_event_reasons=["gpu_idle", "sw_power_cap"],
-    ecc_uncorrected=0,
-    persistence=True,
-    pcie=Pcie(1, 16, 5, 16, 5),
-    processes=[],
-)
-
-
-def software(detail: str = "CPU build", ort: str = "CPU build", **changes: Any) -> Software:
-    packages = {"torch": Package("2.13.0", detail), "onnxruntime": Package("1.31.1", ort)}
-    found = Software("3.11.7", "~/v/bin/python", packages, {})
-    return msgspec.structs.replace(found, **changes)
-
-
-def with_gpu(gpu: Gpu = HEALTHY, **changes: Any) -> Machine:
-    return msgspec.structs.replace(
-        build_machine(),
-        gpus=[gpu],
-        nvml=Nvml(True, None, "580.1", "13.580.1"),
-        cuda=CudaDriver(True, 1, None, "13.0"),
-        **changes,
-    )
-
-
-def bad(found: Examination) -> dict[str, Check]:
-    """The checks that did not pass, by name."""
-    return {check.name: check for check in found.checks if check.status != doctor.OK}
 
 
 def test_a_machine_without_a_gpu_can_be_in_order() -> None:
@@ -258,88 +202,6 @@ def test_two_cudas_that_work_side_by_side_are_worth_a_look() -> None:
     assert ">=1.28" in (check.remedy or "")
 
 
-@pytest.mark.parametrize(
-    ("changes", "status", "message"),
-    [
-        ({"memory_used_bytes": 95}, "warn", "5 B of 100 B free"),
-        ({"power_limit_w": 500.0}, "warn", "500 W, default 700 W"),
-        ({"clock_event_reasons": ["hw_thermal_slowdown"]}, "warn", "hw thermal slowdown"),
-        ({"ecc_uncorrected": 3}, "fail", "3 uncorrected memory errors since"),
-        ({"ecc_uncorrected": 1}, "fail", "1 uncorrected memory error since"),
-        ({"persistence": False}, "warn", "persistence"),
-        ({"compute_mode": "exclusive_process"}, "warn", "one process at a time"),
-        ({"pcie": Pcie(4, 8, 4, 16, 4)}, "warn", "8 of 16 lanes"),
-        ({"pcie": Pcie(4, 16, 4, 16, 5)}, "warn", "PCIe 4.0, card supports 5.0"),
-        ({"processes": [GpuProcess(1, None)]}, "warn", "another process"),
-        ({"device": None, "visible": False}, "warn", "not used"),
-        ({"device": None}, "warn", "cannot be used"),
-    ],
-)
-def test_each_sign_of_a_card_that_is_not_as_it_should_be(
-    changes: dict[str, Any], status: str, message: str
-) -> None:
-    card = msgspec.structs.replace(HEALTHY, **changes)
-    found = examine(with_gpu(card), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
-    check = bad(found)[card.device or "gpu 0"]
-    assert check.status == status and message in check.message and check.remedy
-
-
-def test_what_an_idle_card_shows_is_no_complaint() -> None:
-    reasons, link = ["gpu_idle", "hw_slowdown"], Pcie(1, 8, 4, 16, 4)
-    card = msgspec.structs.replace(HEALTHY, clock_event_reasons=reasons, pcie=link)
-    found = examine(with_gpu(card), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
-    assert bad(found) == {}
-
-
-@pytest.mark.parametrize(
-    ("name", "link"),
-    [
-        ("NVIDIA GeForce RTX 3060 Laptop GPU", Pcie(4, 8, 4, 16, 4)),
-        ("NVIDIA GB10", Pcie(1, 1, 1, 16, 5)),
-        ("NVIDIA GB200", Pcie(5, 16, 5, 16, 6)),
-    ],
-)
-def test_the_link_of_a_card_without_a_slot_is_no_complaint(name: str, link: Pcie) -> None:
-    card = msgspec.structs.replace(HEALTHY, name=name, pcie=link)
-    found = examine(with_gpu(card), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
-    assert bad(found) == {}
-
-
-def test_the_power_limit_of_a_laptop_is_its_firmwares() -> None:
-    name = "NVIDIA GeForce RTX 4060 Laptop GPU"
-    card = msgspec.structs.replace(HEALTHY, name=name, power_limit_w=35.0, power_default_w=80.0)
-    check = bad(examine(with_gpu(card), software("CUDA 13.0", "CUDA 13.0"), ON_GPU))["cuda:0"]
-    assert "35 W, default 80 W" in check.message
-    assert "nvidia-smi" not in (check.remedy or "")
-
-
-def test_readings_that_are_missing_are_no_complaint() -> None:
-    blank = Gpu(0, "cuda:0", "GPU-1", None, "NVIDIA GB10", compute_capability="12.1")
-    found = examine(with_gpu(blank), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
-    assert bad(found) == {}
-
-
-def test_a_card_of_which_nvml_has_read_nothing_is_not_called_healthy() -> None:
-    lost = with_reasons(Gpu(0, None, None, None, None), "the process that asks NVML ended")
-    known = msgspec.structs.replace(lost, device="cuda:0", uuid="GPU-1", name="NVIDIA H200")
-    here = msgspec.structs.replace(with_gpu(known), nvml=Nvml(True, None, "580.65"))
-    check = bad(examine(here, software("CUDA 13.0", "CUDA 13.0"), ON_GPU))["cuda:0"]
-    assert check.status == "warn" and "the process that asks NVML ended" in check.message
-    assert "dmesg" in (check.remedy or "")
-
-
-def test_cards_that_one_setting_hides_are_one_finding() -> None:
-    hidden = {"device": None, "visible": False, "unavailable": {"device": "hidden by it"}}
-    cards = [
-        msgspec.structs.replace(HEALTHY, index=n, uuid=f"GPU-{n}", **(hidden if n else {}))
-        for n in range(8)
-    ]
-    here = msgspec.structs.replace(with_gpu(), gpus=cards)
-    found = examine(here, software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
-    assert [(c.name, c.status) for c in found.checks[-2:]] == [("cuda:0", "ok"), ("gpu 1", "warn")]
-    assert "and 6 other GPUs are not used" in found.checks[-1].message
-
-
 def test_a_broken_driver_fails_and_an_absent_one_does_not() -> None:
     mismatch = Reason("version_mismatch", "versions differ", "reboot")
     broken = msgspec.structs.replace(build_machine(), nvml=Nvml(False, mismatch))
@@ -399,58 +261,3 @@ def test_in_a_narrow_terminal_the_stack_is_shortened() -> None:
     text, _, _ = doctor_text(Examination(stack, found.checks), width=60).partition("Checks")
     assert max(map(len, text.splitlines())) <= 60
     assert re.search(r"^  torch +WARN +1\.1\.1\.[1.]*~ +2 2 2 [2 ]*~$", text, re.MULTILINE)
-
-
-@pytest.mark.parametrize(
-    ("changes", "container"),
-    [
-        ({"persistence": False, "virtualization": "passthrough"}, None),
-        ({"persistence": False}, "docker"),
-        ({"pcie": Pcie(1, 4, 1, 16, 5), "virtualization": "vgpu"}, None),
-    ],
-)
-def test_what_a_guest_cannot_know_or_change_is_no_complaint(
-    changes: dict[str, Any], container: str | None
-) -> None:
-    card = msgspec.structs.replace(HEALTHY, **changes)
-    guest = with_gpu(card, os=Os("Linux", "6.1", None, container))
-    found = examine(guest, software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
-    assert bad(found) == {}
-    (said,) = (check.message for check in found.checks if check.name == "cuda:0")
-    assert ("PCIe link cannot be judged" in said) == ("virtualization" in changes)
-
-
-def test_a_gpu_of_other_jobs_is_not_yours_and_no_failure() -> None:
-    why = {"name": f"{nvml_text(4)}; ask for access"}
-    others = Gpu(1, None, None, None, None, unavailable=why)
-    machine = msgspec.structs.replace(with_gpu(), gpus=[HEALTHY, others])
-    found = examine(machine, software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
-    assert not found.failed and bad(found) == {}
-    (check,) = (check for check in found.checks if check.name == "gpu 1")
-    assert check.message.startswith("not yours: no permission (NVML 4)")
-    assert [level.note for level in found.stack if level.name == "GPU"] == ["cuda:0", "not yours"]
-    hidden = {"device": "hidden by CUDA_VISIBLE_DEVICES=0 in a batch job"}
-    other = msgspec.structs.replace(HEALTHY, device=None, visible=False, unavailable=hidden)
-    in_job = msgspec.structs.replace(with_gpu(), gpus=[HEALTHY, other])
-    assert bad(examine(in_job, software("CUDA 13.0", "CUDA 13.0"), ON_GPU)) == {}
-
-
-def test_mps_shares_an_exclusive_card() -> None:
-    card = msgspec.structs.replace(HEALTHY, compute_mode="exclusive_process")
-    found = examine(with_gpu(card, mps=True), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
-    assert bad(found) == {}
-
-
-@pytest.mark.parametrize(
-    ("changes", "name", "remedy"),
-    [
-        ({"compute_capability": "7.0"}, "torch on the GPU", "whl/cu126"),
-        ({"compute_mode": "prohibited"}, "cuda:0", "-c DEFAULT"),
-    ],
-)
-def test_a_card_that_torch_cannot_use_fails(
-    changes: dict[str, Any], name: str, remedy: str
-) -> None:
-    card = msgspec.structs.replace(HEALTHY, **changes)
-    found = examine(with_gpu(card), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
-    assert found.failed and remedy in (bad(found)[name].remedy or "")

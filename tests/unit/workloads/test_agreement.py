@@ -1,4 +1,4 @@
-"""How outputs are compared: which name things, which are quantities, and large ones in parts."""
+"""The comparison of outputs: labels, quantities, and large outputs in parts."""
 
 import tracemalloc
 

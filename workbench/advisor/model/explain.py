@@ -207,7 +207,7 @@ def _left_in_fp32(
 
 
 def _limits(candidate: Candidate, facts: ModelFacts, report: Report) -> Iterator[str]:
-    """What limits the model as given."""
+    """The limit of the model as given: memory bandwidth, or the work outside its products."""
     profile = KernelTimes.of(candidate)
     best = "best" if candidate.objective in UNTIMED else "fastest"
     yield f"{candidate_name(candidate.case)} is the {best} run of the model as given."

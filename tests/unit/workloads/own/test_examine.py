@@ -20,8 +20,8 @@ FIXTURES = Path(__file__).parents[3] / "fixtures" / "own"
 
 @pytest.fixture
 def examined(tmp_path: Path):
-    def one(name: str, **options):
-        code = Code("torch", f"modules:{name}", str(tmp_path / name), str(FIXTURES), **options)
+    def one(name: str, file: str = "modules", **options):
+        code = Code("torch", f"{file}:{name}", str(tmp_path / name), str(FIXTURES), **options)
         return code, WORKLOAD.consult("examine", code=code.as_text())
 
     return one
@@ -64,7 +64,7 @@ def test_variables_that_come_too_late_are_noted(examined, monkeypatch: pytest.Mo
 
 
 def test_state_and_changed_inputs_are_found(examined) -> None:
-    code, facts = examined("counting")
+    code, facts = examined("counting", "states")
     assert facts["stateful"] and facts["mutated"] == ["0"]
     assert sum("own copy" in n or "restored" in n for n in facts["notes"]) == 2
     task = task_of(code, batch=2)
@@ -76,7 +76,7 @@ def test_state_and_changed_inputs_are_found(examined) -> None:
 
 
 def test_a_list_that_grows_is_restored(examined) -> None:
-    code, facts = examined("growing")
+    code, facts = examined("growing", "states")
     assert facts["mutated"] == ["1.0"] and not facts["nondeterministic"]
     task = task_of(code, batch=None)
     for _ in range(2):
@@ -142,7 +142,7 @@ def test_a_builder_whose_decorator_fills_its_parameters_in_is_called(examined) -
 
 
 def test_a_module_that_keeps_its_results_is_noted(examined) -> None:
-    _, facts = examined("keeping")
+    _, facts = examined("keeping", "states")
     assert "or it caches results and only reading them is timed" in facts["notes"][-1]
 
 
@@ -326,13 +326,13 @@ def test_complex_outputs_are_compared_as_numbers(examined) -> None:
 
 
 def test_an_output_that_is_the_state_is_seen_as_state(examined) -> None:
-    _, facts = examined("running")
+    _, facts = examined("running", "states")
     assert facts["stateful"] and not facts["nondeterministic"]
 
 
 @pytest.mark.parametrize("name", ["remembering", "remembering_a_token"])
 def test_state_that_equal_calls_hide_is_found_and_reset(examined, name: str) -> None:
-    code, facts = examined(name)
+    code, facts = examined(name, "states")
     assert facts["stateful"] and not facts["mutated"]
     task = task_of(code, batch=facts["batch"])
     assert task.check().value == 0.0
@@ -369,7 +369,7 @@ def test_one_random_output_leaves_the_others_checked() -> None:
 
 
 def test_each_case_keeps_its_own_cache_and_shares_weights(examined) -> None:
-    code, _ = examined("caching")
+    code, _ = examined("caching", "states")
     first, second = task_of(code, batch=2), task_of(code, "bf16", batch=2)
     first.check()
     assert second.model.table is None

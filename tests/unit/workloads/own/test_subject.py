@@ -62,7 +62,7 @@ class TrainsItself(torch.nn.Linear):
     """As in Forward-Forward: `train` is no mode."""
 
     def train(self, positive, negative):
-        raise NotImplementedError
+        return positive - negative
 
 
 def test_a_module_whose_train_is_no_mode_is_refused_with_the_remedy(code) -> None:

@@ -1,0 +1,70 @@
+"""Machines and software for the tests of `workbench doctor`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from builders import machine as build_machine
+
+from workbench.advisor import doctor
+from workbench.advisor.doctor import Check, Examination
+from workbench.machine.packages.trials import Trial
+from workbench.records.machine import (
+    CudaDriver,
+    Gpu,
+    Machine,
+    Nvml,
+    Package,
+    Pcie,
+    Software,
+)
+
+CPU = "CPUExecutionProvider"
+CUDA = "CUDAExecutionProvider"
+WORKING = {
+    "torch": Trial("2.13.0", {"CUDA": None}, {"cpu": None}),
+    "onnxruntime": Trial("1.31.1", {}, {CPU: None}),
+}
+ON_GPU = {
+    "torch": Trial("2.13.0", {"CUDA": "13.0", "cuDNN": "9.10.2"}, {"cpu": None, "cuda:0": None}),
+    "onnxruntime": Trial("1.31.1", {}, {CPU: None, CUDA: None}),
+}
+HEALTHY = Gpu(
+    index=0,
+    device="cuda:0",
+    uuid="GPU-1",
+    pci_bus_id="0000:18:00.0",
+    name="NVIDIA H200",
+    memory_total_bytes=100,
+    memory_used_bytes=1,
+    compute_capability="9.0",
+    power_limit_w=700.0,
+    power_default_w=700.0,
+    clock_event_reasons=["gpu_idle", "sw_power_cap"],
+    ecc_uncorrected=0,
+    persistence=True,
+    pcie=Pcie(1, 16, 5, 16, 5),
+    processes=[],
+)
+
+
+def software(detail: str = "CPU build", ort: str = "CPU build", **changes: Any) -> Software:
+    packages = {"torch": Package("2.13.0", detail), "onnxruntime": Package("1.31.1", ort)}
+    found = Software("3.11.7", "~/v/bin/python", packages, {})
+    return msgspec.structs.replace(found, **changes)
+
+
+def with_gpu(gpu: Gpu = HEALTHY, **changes: Any) -> Machine:
+    return msgspec.structs.replace(
+        build_machine(),
+        gpus=[gpu],
+        nvml=Nvml(True, None, "580.1", "13.580.1"),
+        cuda=CudaDriver(True, 1, None, "13.0"),
+        **changes,
+    )
+
+
+def bad(found: Examination) -> dict[str, Check]:
+    """The checks that did not pass, by name."""
+    return {check.name: check for check in found.checks if check.status != doctor.OK}
