@@ -284,6 +284,7 @@ def _like(found: Any, *, num_workers: int, pin_memory: bool, **_: object) -> Any
     made = copy.copy(found)
     made.num_workers, made.pin_memory = num_workers, pin_memory
     made.prefetch_factor = found.prefetch_factor or 2  # torch's default
+    made._iterator = None  # the processes of a persistent loader that was read before
     return made
 
 

@@ -209,3 +209,14 @@ def test_a_loader_that_takes_less_gives_its_data_set(loader: Any, size: int) -> 
     parts = TrainingParts(supervised(dataset=None, loader=loader))
     assert (parts.data, parts.batch, parts.resizable) == ("dataset", size, True)
     assert parts.sample(BATCH, 0)[0].shape == (BATCH, 3)
+
+
+def test_a_loader_that_was_read_before_lends_no_processes_to_its_copies() -> None:
+    held = DataLoader(Numbers(), batch_size=None, num_workers=1, persistent_workers=True)
+    next(iter(held))
+    one = supervised(dataset=None)
+    one.part, one.namespace = lambda name: None, SimpleNamespace(loader=held)
+    parts = TrainingParts(one)
+    made = parts.loader(num_workers=2, pin_memory=False)
+    assert (made._iterator, made.num_workers) == (None, 2)
+    assert held._iterator is not None
