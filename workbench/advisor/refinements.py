@@ -7,10 +7,12 @@ from ..contract import WAITING_FRACTION, Case
 from ..planning.plan import RowPlan
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
+from ..stats.objectives import OF_A_STEP
 from .comparison import ranked
 from .limits import eligible
 
 SETTLED_ROUNDS = 2  # rounds that a leader has raced before cases join against it
+NEAR = 1.25  # times the leader's time, up to which a candidate has a turn in every round
 LOADERS_JOIN_FROM = 0.1  # share of the time that waits for data
 LAUNCHES_S = 5e-3  # a thousand launches: in a longer step, queueing them hardly counts
 KERNELS_S = 1e-3  # in a shorter step, faster kernels hardly count
@@ -28,10 +30,30 @@ def due(plan: RowPlan, candidates: Sequence[Candidate]) -> list[Case]:
 
 def settled_leaders(candidates: Sequence[Candidate], scenario: Scenario) -> list[Candidate]:
     """The leader of each device, once it has raced for `SETTLED_ROUNDS`; the best first."""
+    leaders = _leaders(candidates, scenario).values()
+    return [each for each in leaders if len(each.blocks) >= SETTLED_ROUNDS]
+
+
+def _leaders(candidates: Sequence[Candidate], scenario: Scenario) -> dict[str, Candidate]:
+    """The best admissible candidate of each device, best first."""
     leaders: dict[str, Candidate] = {}
     for candidate in ranked(eligible(candidates, scenario)):
         leaders.setdefault(candidate.case.device, candidate)
-    return [each for each in leaders.values() if len(each.blocks) >= SETTLED_ROUNDS]
+    return leaders
+
+
+def resting(candidates: Sequence[Candidate], scenario: Scenario) -> set[str]:
+    """Ids of the cases without a turn in a round in which others join: `SETTLED_ROUNDS` showed them
+    well behind the leader of their device."""
+    leaders = _leaders(candidates, scenario)
+    return {
+        each.case.id
+        for each in candidates
+        if each.objective in OF_A_STEP
+        and len(each.blocks) >= SETTLED_ROUNDS
+        and (leader := leaders.get(each.case.device)) is not None
+        and each.min_s > NEAR * leader.min_s
+    }
 
 
 def _promising(leader: Candidate, cases: Sequence[Case]) -> Iterator[Case]:

@@ -101,7 +101,8 @@ class Race:
                 if not more_s:
                     return "budget"
                 self._extend(more_s)
-            self._run_round(self._number)
+            joined = self._number > first and self._number == all_in
+            self._run_round(self._number, self._resting() if joined else set())
             self._number += 1
             rounds = self._number - first
             self._eliminate(rounds)
@@ -115,9 +116,19 @@ class Race:
                 all_in = self._number
         return None
 
-    def _run_round(self, number: int) -> None:
+    def _resting(self) -> set[str]:
+        """Who leaves the time of a round to candidates that the source has just made: those well
+        behind the leader, except its baseline."""
+        source, candidates = self._plan.source, list(map(self._candidate, self._active))
+        if source is None or not self._is_deciding:
+            return set()
+        baseline = source.baseline(self._row_candidates())
+        return refinements.resting(candidates, self._plan.scenario) - {baseline}
+
+    def _run_round(self, number: int, resting: set[str]) -> None:
         # Every other round runs backwards, so that no candidate always follows the same one.
-        for prepared in self._active[:: -1 if number % 2 else 1]:
+        taking_turns = [each for each in self._active if each.case.id not in resting]
+        for prepared in taking_turns[:: -1 if number % 2 else 1]:
             if number > 0 and self._budget.outlasts_run(prepared, self._active):
                 return
             if not self._blocks.take(prepared, number, self._active):

@@ -50,6 +50,17 @@ def test_a_newcomer_is_reported_prepared_and_raced_from_then_on() -> None:
     assert {event.status for event in events_of(emitted, ev.CaseFinished)} == {"ok"}
 
 
+@pytest.mark.parametrize(("step_s", "rounds"), [(1.4, [0, 1, 3]), (1.2, [0, 1, 2])])
+def test_a_candidate_well_behind_leaves_the_round_of_a_newcomer_to_those_near_the_leader(
+    step_s: float, rounds: list[int]
+) -> None:
+    times = {CPU_A: 1.0, CPU_B: step_s, CPU_C: 1.001}
+    report, _, _ = run_race(times, starters=[CPU_A, CPU_B], source=LateSource(2, CPU_C))
+    assert rounds_of(report, CPU_B)[:3] == rounds
+    assert rounds_of(report, CPU_A)[:4] == [0, 1, 2, 3]
+    assert rounds_of(report, CPU_C)[:2] == [2, 3]
+
+
 def test_a_pause_is_left_out_of_what_disturbed_the_race(monkeypatch: pytest.MonkeyPatch) -> None:
     watch = SimulatedMonitor({})
     monkeypatch.setattr(race, "DisturbanceMonitor", lambda *_: watch)
@@ -128,10 +139,12 @@ def test_what_there_is_no_time_to_compile_is_left_out_aloud_and_weakens_nothing(
 
 def test_the_source_is_asked_after_every_round_about_all_candidates() -> None:
     source = LateSource(2, CPU_C)
-    run_race({CPU_A: 1.0, CPU_B: 9.0, CPU_C: 1.0}, starters=[CPU_A, CPU_B], source=source)
-    assert [count for count, _ in source.seen][:3] == [2, 2, 3]  # eliminated ones count too
+    times = {CPU_A: 1.0, CPU_B: 9.0, CPU_C: 1.0}
+    report, _, _ = run_race(times, starters=[CPU_A, CPU_B], source=source)
+    assert len(rounds_of(report, CPU_B)) == 3
+    assert [count for count, _ in source.seen][:5] == [2, 2, 3, 3, 3]  # eliminated ones count too
     left = [left_s for _, left_s in source.seen]
-    assert left[2:] == sorted(left[2:], reverse=True)
+    assert left[3:] == sorted(left[3:], reverse=True)
 
 
 class LastMoment(LateSource):
