@@ -139,7 +139,7 @@ def test_a_compiled_form_that_never_had_its_turn_is_named() -> None:
         def step_s(self, case: Case) -> float:
             return 50 * super().step_s(case)
 
-    report = Report.of(raced(Long, own=QUESTION, budget_s=60.0))
+    report = Report.of(raced(Long, own=QUESTION, budget_s=80.0))
     (gap,) = report.gaps(report.rows["own"])
     assert gap.message == "no time was left for its compiled form"
     assert report.rows["own"].verdict.confidence != "sure"
