@@ -8,8 +8,6 @@ that is found in 95% of runs comes from the same intervals, moved as if B did mo
 With `--busy` the rows are kept apart, as those of a machine that had other work at the time.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -6,8 +6,6 @@ of the row to the end, except those many times slower, and runs the table of six
 twice each.  Prints Markdown; keeps its results in .advisor.jsonl, so it can be cut short.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -4,8 +4,6 @@
 runs in fresh processes, one at a time.  Results go into docs/accuracy.md.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -4,8 +4,6 @@
 what it is.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

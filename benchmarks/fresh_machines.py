@@ -5,8 +5,6 @@ environments that need up to 6 GB one after the other, a network and 10 to 30 mi
 that this machine or user cannot make are left out.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -66,7 +64,7 @@ class Machine:
             process.communicate()
             return "interrupted"
 
-    def moved(self, name: str) -> Machine:
+    def moved(self, name: str) -> "Machine":
         self.folder = self.folder.rename(self.folder.with_name(name))
         return self
 

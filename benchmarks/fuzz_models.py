@@ -5,8 +5,6 @@ them.  A native crash or a timeout is printed and counted, but is no violation, 
 reports either as a failure.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

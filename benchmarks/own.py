@@ -6,8 +6,6 @@ the weights, inputs and exported graph that the tool makes.  Keeps what it has i
 can be cut short; a later line of the same kind counts.
 """
 
-from __future__ import annotations
-
 import argparse
 import copy
 import json

@@ -4,8 +4,6 @@ Writes the events of a journal again, in the engine's way, and in turns only dec
 The difference is the time that the journal takes from the run, whose length the journal holds.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 import time

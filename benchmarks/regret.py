@@ -8,8 +8,6 @@ are timed again, since the least of many noisy medians is too low.  Prints Markd
 has in .corpus/regret.jsonl.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

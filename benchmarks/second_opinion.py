@@ -6,8 +6,6 @@ minutes, each turn as a run of its own in fresh processes, in an order drawn ane
 Prints Markdown; keeps its results in .second_opinion.jsonl, by processor, so it can be cut short.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

@@ -4,8 +4,6 @@
 what was measured against its bound, and exits 1 if a bound is broken.
 """
 
-from __future__ import annotations
-
 import argparse
 import atexit
 import os

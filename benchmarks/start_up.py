@@ -4,8 +4,6 @@
 it; the first process after a boot also reads it from the disk, and does not count.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -6,8 +6,6 @@ script's time over the workload's: 1 means no overhead, below 0.98 is too much. 
 docs/workloads.md.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import subprocess

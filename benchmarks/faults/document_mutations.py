@@ -1,7 +1,5 @@
 """Ways to damage a JSON document or a journal: in its structure, its text and its bytes."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

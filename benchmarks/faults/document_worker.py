@@ -4,8 +4,6 @@ Runs under the interpreter of the program under test.  Prints one JSON object: w
 files, and the violations, each with the number that repeats it.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import signal

@@ -1,7 +1,5 @@
 """Damaged documents and journals: tens of thousands in process, a few of them by command."""
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """Every process of a command is hit at a random moment: killed, crashed, stopped, hung up on."""
 
-from __future__ import annotations
-
 import signal
 import time
 from contextlib import suppress

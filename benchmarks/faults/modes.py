@@ -1,7 +1,5 @@
 """The ways to use the program in which signals and kills are tried."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import psutil

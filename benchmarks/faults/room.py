@@ -1,7 +1,5 @@
 """The temporary folder of one case: a home of its own, the commands run in it, the findings."""
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil
@@ -37,7 +35,7 @@ class Finished:
 class Running:
     """A command, with its standard output and error in files: no full pipe can stop it."""
 
-    def __init__(self, room: Room, number: int, arguments: Collection[str | bytes], options: Any):
+    def __init__(self, room: "Room", number: int, arguments: Collection[str | bytes], options: Any):
         self.words = " ".join(ascii(word)[1:-1] if word else "''" for word in map(_text, arguments))
         self._files = [room.root / "streams" / f"{name}-{number}" for name in ("out", "err")]
         environ = {**room.environ, **options.pop("environ", {})}

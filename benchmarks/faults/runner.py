@@ -1,7 +1,5 @@
 """Runs the cases of a part, each in a process of its own: whatever it starts stays below it."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

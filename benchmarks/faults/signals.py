@@ -1,7 +1,5 @@
 """Signals at random moments, and standard streams whose other end is closed, gone or slow."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
