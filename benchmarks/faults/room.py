@@ -62,9 +62,17 @@ class Running:
                 },
             )
 
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def pump(self, seconds: float) -> None:
+        """Wait; on a terminal the screen is read meanwhile."""
+        time.sleep(seconds)
+
     def send(self, number: int, *, group: bool = False) -> None:
         with suppress(ProcessLookupError):
-            (os.killpg if group else os.kill)(self.process.pid, number)
+            (os.killpg if group else os.kill)(self.pid, number)
 
     def alive(self) -> bool:
         return self.process.poll() is None
