@@ -64,21 +64,21 @@ lint: ready-to-test
 	$(call script,lint-imports) --no-cache
 
 benchmark: ready
-	$(python) benchmarks/campaign.py
+	$(python) -m benchmarks.campaign
 	$(python) benchmarks/detection.py
 
 workloads: ready
-	$(python) benchmarks/workloads.py
+	$(python) -m benchmarks.workloads
 
 start-up: ready
-	$(python) benchmarks/start_up.py
+	$(python) -m benchmarks.start_up
 
 advisor: ready
-	$(python) benchmarks/advisor.py
+	$(python) -m benchmarks.advisor
 	$(python) -m benchmarks.second_opinion
 
 regret: ready
-	$(python) benchmarks/regret.py
+	$(python) -m benchmarks.regret
 
 # Hours; ARGS="--only bert" takes one module, "--report" prints what is known.
 own:
