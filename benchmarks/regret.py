@@ -253,8 +253,8 @@ def main() -> None:
     parser.add_argument("models", nargs="*", help="of the corpus; default all")
     parser.add_argument("--again", action="store_true", help="forget what was kept")
     arguments = parser.parse_args()
-    sources = corpus.chosen(arguments.models or None)
-    files = corpus.fetch(corpus.FOLDER, [source.name for source in sources])
+    sources = corpus.chosen(arguments.models)
+    files = corpus.fetch(sources)
     kept = Kept(KEPT, again=arguments.again)
     for source in sources:
         for batch in source.batches:
