@@ -227,7 +227,7 @@ def main() -> None:
         if asked.step and asked.step not in name:
             continue
         with tempfile.TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True) as folder:
-            room = Room(Path(folder), subject, Path(folder))
+            room = Room(Path(folder), subject)
             for measured in step(Watched(room)):
                 print(measured.row(), flush=True)
                 broken = broken or not measured.holds

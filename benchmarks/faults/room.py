@@ -92,8 +92,8 @@ class Running:
 class Room:
     """What a case gets: where it may write, how it starts the program, where its findings go."""
 
-    def __init__(self, root: Path, subject: Subject, shared: Path) -> None:
-        self.root, self.subject, self.shared = root, subject, shared
+    def __init__(self, root: Path, subject: Subject) -> None:
+        self.root, self.subject = root, subject
         for name in (*FOLDERS, "streams"):
             (root / name).mkdir()
         self.cwd, self.tmp, self.home = root / "cwd", root / "tmp", root / "home"

@@ -99,7 +99,7 @@ class Runner:
         for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(name, signal.SIG_DFL)
         root = Path(tempfile.mkdtemp(prefix="room-", dir=self._scratch))
-        room = Room(root, self._subject, self._scratch)
+        room = Room(root, self._subject)
         try:
             case.run(room)
         except BaseException:
