@@ -81,8 +81,11 @@ class MatrixProduct(Workload):
 
     def prepare(self, case: Case, setup: Setup) -> Task:
         a, b, probe = self.draw(case, setup)
-        kinds = {"numpy": NumpyProduct, "jax": JaxProduct, "torch": TorchProduct}
-        return kinds[case.backend](case, setup, probe, a, b)
+        if case.backend == "numpy":
+            return NumpyProduct(case, probe, a, b)
+        if case.backend == "jax":
+            return JaxProduct(case, setup, probe, a, b)
+        return TorchProduct(case, setup, probe, a, b)
 
     def draw(self, case: Case, setup: Setup) -> tuple[Any, Any, "Probe"]:
         """The two operands, and a probe that knows their product."""
@@ -179,7 +182,7 @@ class NumpyProduct(Task):
 
     checks_latest = True
 
-    def __init__(self, case: Case, _: Setup, probe: Probe, a: Any, b: Any) -> None:
+    def __init__(self, case: Case, probe: Probe, a: Any, b: Any) -> None:
         self.case, self.probe, self.a, self.b = case, probe, a, b
         self.product = np.full((*a.shape[:-1], b.shape[-1]), np.nan, a.dtype)
 
