@@ -18,7 +18,7 @@ python = "$$VENV/bin/python"
 script = $(python) "$$VENV/bin/$(1)"
 
 .PHONY: run test test-workers test-cuda test-backends test-tensorflow test-html test-fleet lint ready ready-to-test clean
-.PHONY: benchmark workloads start-up advisor regret own tables fuzz fresh faults soak campaign snapshots snapshots-all walks pictures first-hour
+.PHONY: benchmark workloads start-up advisor regret own tables fuzz faults soak campaign snapshots snapshots-all walks pictures first-hour
 
 run: ready
 	@$(call script,workbench) $(ARGS)
@@ -64,21 +64,21 @@ lint: ready-to-test
 	$(call script,lint-imports) --no-cache
 
 benchmark: ready
-	$(python) benchmarks/campaign.py
+	$(python) -m benchmarks.campaign
 	$(python) benchmarks/detection.py
 
 workloads: ready
-	$(python) benchmarks/workloads.py
+	$(python) -m benchmarks.workloads
 
 start-up: ready
-	$(python) benchmarks/start_up.py
+	$(python) -m benchmarks.start_up
 
 advisor: ready
-	$(python) benchmarks/advisor.py
+	$(python) -m benchmarks.advisor
 	$(python) -m benchmarks.second_opinion
 
 regret: ready
-	$(python) benchmarks/regret.py
+	$(python) -m benchmarks.regret
 
 # Hours; ARGS="--only bert" takes one module, "--report" prints what is known.
 own:
@@ -90,9 +90,6 @@ tables: ready
 
 fuzz: ready
 	$(python) benchmarks/fuzz_models.py $(ARGS)
-
-fresh:
-	$(PYTHON) benchmarks/fresh_machines.py $(ARGS)
 
 # Thirty minutes that try to break it; ARGS="--short" takes half a minute, "--only kills:17" one case.
 faults: ready-to-test

@@ -8,22 +8,18 @@ that is found in 95% of runs comes from the same intervals, moved as if B did mo
 With `--busy` the rows are kept apart, as those of a machine that had other work at the time.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math
 import os
 import subprocess
 import sys
-from pathlib import Path
 from statistics import median
-from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from benchmarks.shared import ROOT, Kept, Row, table
+
 KEPT = ROOT / "benchmarks" / "ab.jsonl"
 OFTEN = 0.95  # share of the runs that find the smallest slowdown
-Row = dict[str, Any]
 
 
 def run(slower: float, budget_s: float, fail_on: float) -> Row:
@@ -65,19 +61,9 @@ def _kind(row: Row) -> tuple[float, float, float, bool]:
 
 def report(rows: list[Row]) -> str:
     """A table: a line for each slowdown and budget."""
-    head = (
-        "slower",
-        "budget, s",
-        "busy",
-        "runs",
-        "exit 4",
-        "SLOWER",
-        "pairs",
-        "half-width",
-        "failed",
-    )
-    lines: list[tuple[str, ...]] = [(*head, "one after the other", f"found in {OFTEN:.0%}")]
-    lines.append(("---",) * len(lines[0]))
+    head = ("slower", "budget, s", "busy", "runs", "exit 4", "SLOWER", "pairs", "half-width")
+    head += ("failed", "one after the other", f"found in {OFTEN:.0%}")
+    lines = []
     for key in sorted(set(map(_kind, rows))):
         same = [row for row in rows if _kind(row) == key]
         good = [row for row in same if row.get("ci95")]
@@ -97,8 +83,8 @@ def report(rows: list[Row]) -> str:
             f"{alarms} of {len(ratios)} beyond {key[2]:g} %",
             f"{least:.1f} %" if (least := smallest(good)) is not None else "-",
         )
-        lines.append(tuple(map(str, cells)))
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        lines.append(cells)
+    return table(head, lines)
 
 
 def main() -> None:
@@ -111,8 +97,7 @@ def main() -> None:
     parser.add_argument("--busy", action="store_true", help="the machine has other work")
     parser.add_argument("--report", action="store_true", help="print what is known")
     given = parser.parse_args()
-    KEPT.touch()
-    rows: list[Row] = [json.loads(line) for line in KEPT.read_text().splitlines()]
+    rows = Kept(KEPT)
     left = 0 if given.report else given.most
     for _ in range(given.runs):  # the slowdowns take turns: no hour of the day counts for one alone
         for slower in given.slower:
@@ -120,9 +105,7 @@ def main() -> None:
             known = sum(_kind(row) == kind for row in rows)
             if left and known < given.runs:
                 found = run(slower, given.budget, given.fail_on)
-                rows.append(found | {"busy": True} if given.busy else found)
-                with KEPT.open("a") as out:
-                    out.write(json.dumps(rows[-1]) + "\n")
+                rows.add(found | {"busy": True} if given.busy else found)
                 left -= 1
     print(report(rows))
 

@@ -1,7 +1,5 @@
 """The work of `benchmarks.ab`: AB_SLOWER per thousand more of it on a side that is to be slower."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np

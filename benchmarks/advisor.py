@@ -1,42 +1,34 @@
 """The accuracy of verdicts: compares each pick with an exhaustive measurement of all candidates.
 
-`python benchmarks/advisor.py [SCENARIO...]` (make advisor) asks twice for advice on each scenario
+`python -m benchmarks.advisor [SCENARIO...]` (make advisor) asks twice for advice on each scenario
 at each size of its grid, every other time with a simulated GPU.  Then it measures every candidate
 of the row to the end, except those many times slower, and runs the table of six, quick and whole,
 twice each.  Prints Markdown; keeps its results in .advisor.jsonl, so it can be cut short.
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import math
-import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[0] = str(ROOT)
+import msgspec
 
-import msgspec  # noqa: E402
-
-from workbench.advisor.limits import eligible  # noqa: E402
-from workbench.contract import kind_of  # noqa: E402
-from workbench.engine.engine import Engine  # noqa: E402
-from workbench.planning import scenarios  # noqa: E402
-from workbench.planning.plan import resolve  # noqa: E402
-from workbench.planning.request import DEFAULT_BUDGET_S, TABLE_BUDGET_S, Request  # noqa: E402
-from workbench.planning.scenario import Scenario  # noqa: E402
-from workbench.planning.usage import UsageError  # noqa: E402
-from workbench.pool import control  # noqa: E402
-from workbench.pool.control import Control  # noqa: E402
-from workbench.records.verdict import Verdict  # noqa: E402
-from workbench.report.report import Report  # noqa: E402
-from workbench.stats import ratios  # noqa: E402
+from benchmarks.shared import ROOT, Kept, table, workbench
+from workbench.advisor.limits import eligible
+from workbench.contract import kind_of
+from workbench.engine.engine import Engine
+from workbench.planning import scenarios
+from workbench.planning.plan import resolve
+from workbench.planning.request import DEFAULT_BUDGET_S, TABLE_BUDGET_S, Request
+from workbench.planning.scenario import Scenario
+from workbench.planning.usage import UsageError
+from workbench.pool import control
+from workbench.pool.control import Control
+from workbench.records.verdict import Verdict
+from workbench.report.report import Report
+from workbench.stats import ratios
 
 KEPT = ROOT / "benchmarks" / ".advisor.jsonl"
 ROWS = 6  # in the default table
@@ -89,17 +81,6 @@ def grid(rows: Sequence[Scenario]) -> Iterator[Place]:
             speed = SPEEDS[number // 2 % len(SPEEDS)] if number % 2 else None
             yield Place(row.id, f"{row.size.name}={max(1, round(value))}", speed)
             number += 1
-
-
-def workbench(*arguments: str) -> tuple[dict[str, Any], float]:
-    """The JSON document of a run, and the seconds that it took."""
-    command = [sys.executable, "-m", "workbench", *arguments, "--json"]
-    began = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, cwd=ROOT)
-    seconds = time.perf_counter() - began
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)}: {done.stderr.decode()[-500:]}")
-    return json.loads(done.stdout), seconds
 
 
 def run(
@@ -271,7 +252,7 @@ HEADER = ("scenario", "size", "simulated GPU", "candidates", "pick", "pick / bes
 
 
 def markdown(rows: Sequence[dict[str, Any]], six: dict[str, Any] | None) -> str:
-    lines = [HEADER, ("---",) * len(HEADER)]
+    lines = []
     for row in rows:
         same = row["pick"] == row["best"]
         lines.append(
@@ -285,13 +266,12 @@ def markdown(rows: Sequence[dict[str, Any]], six: dict[str, Any] | None) -> str:
                 "the same" if same else row["best"].partition("/")[2],
             )
         )
-    figures = [("what", "found", "goal"), ("---",) * 3, *summary(rows)]
+    figures = summary(rows)
     for name, known in (six or {}).items():
         goal = "<= 15 s" if name == "quick" else "<= 45 s"
         agree = f"{known['seconds']:.1f} s; {known['same']} of {known['clear']} clear picks agree"
         figures.append((f"the six rows, {name}, the longer of two runs", agree, goal))
-    parts = ("\n".join(f"| {' | '.join(line)} |" for line in part) for part in (figures, lines))
-    return "\n\n".join(parts)
+    return "\n\n".join([table(("what", "found", "goal"), figures), table(HEADER, lines)])
 
 
 def main() -> None:
@@ -300,29 +280,19 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="forget what was kept")
     arguments = parser.parse_args()
     control.process_age_s = lambda: 0.0  # each run here begins with its own budget
-    rows = scenarios.load()
-    if arguments.again:
-        KEPT.unlink(missing_ok=True)
-    kept = [json.loads(line) for line in KEPT.read_text().splitlines()] if KEPT.exists() else []
+    rows, kept = scenarios.load(), Kept(KEPT, again=arguments.again)
     chosen = [rows[name] for name in arguments.scenarios] or list(rows.values())
     known = {(row.get("scenario"), row.get("size")) for row in kept}
     for place in grid(chosen):
         if (place.scenario, place.size) not in known:
             try:
-                _keep(kept, judge(place, rows))
+                kept.add(judge(place, rows))
             except UsageError as error:  # a library is missing
                 print(f"{place.scenario} at {place.size}: {error}", file=sys.stderr)
     if not arguments.scenarios and not any("six" in row for row in kept):
-        _keep(kept, {"six": table_of_six()})
+        kept.add({"six": table_of_six()})
     six = next((row["six"] for row in kept if "six" in row), None)
     print(markdown([row for row in kept if "scenario" in row], six))
-
-
-def _keep(kept: list[dict[str, Any]], row: dict[str, Any]) -> None:
-    kept.append(row)
-    with KEPT.open("a") as out:
-        out.write(json.dumps(row) + "\n")
-    print(json.dumps(row), file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

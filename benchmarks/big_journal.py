@@ -7,8 +7,6 @@ write (about 300 bytes a turn, so 200 MB are days of measuring), as blocks of a 
 that a worker takes in a turn, and as a few blocks of a million, which only a foreign file has.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess

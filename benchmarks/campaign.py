@@ -1,10 +1,8 @@
 """The claims of the measuring core, each a ratio of things measured in one run.
 
-`make benchmark`, or `python benchmarks/campaign.py [ROW...]` for some of the rows.  Everything
+`make benchmark`, or `python -m benchmarks.campaign [ROW...]` for some of the rows.  Everything
 runs in fresh processes, one at a time.  Results go into docs/accuracy.md.
 """
-
-from __future__ import annotations
 
 import json
 import math
@@ -19,14 +17,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from screen import median_under_the_screen
-
+from benchmarks.screen import median_under_the_screen
+from benchmarks.shared import ROOT, workbench as run_workbench, write_block
 from workbench.machine.host.cpu import read_cpu
 from workbench.stats.ratios import RUN_TO_RUN
 from workbench.stats.samples import MIN_PAIRS, Ratio, blocked_interval, paired_ratio
 
-HERE = Path(__file__).resolve().parent
-PAGE = HERE.parent / "docs" / "accuracy.md"
+PAGE = ROOT / "docs" / "accuracy.md"
 BEGIN, END = "<!-- written by make benchmark -->", "<!-- end -->"
 THREADS = read_cpu(Path("/")).effective_cores
 PRODUCT = ("run", "matmul", "--backend", "torch", "--device", "cpu", "--set", "n=1024")
@@ -50,27 +47,19 @@ def ratio_of(rounds: Sequence[tuple[float, float]]) -> Ratio | None:
 
 def workbench(*arguments: str) -> dict[str, Any]:
     """The JSON document of a run; exit codes 0 and 1 are results."""
-    done = subprocess.run(
-        [sys.executable, "-m", "workbench", *arguments, "--json"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode not in (0, 1):
-        raise SystemExit(f"workbench {' '.join(arguments)}: {done.stderr}")
-    return json.loads(done.stdout)
+    return run_workbench(*arguments, codes=(0, 1))[0]
 
 
 def rivals(kind: str, precision: str, size: int, seconds: float = 1.5) -> dict[str, float]:
     done = subprocess.run(
         [
-            *(sys.executable, str(HERE / "rivals.py"), kind, precision),
+            *(sys.executable, str(ROOT / "benchmarks" / "rivals.py"), kind, precision),
             *(str(size), str(THREADS), str(seconds)),
         ],
         capture_output=True,
         text=True,
         check=True,
-        env={**os.environ, "PYTHONPATH": str(HERE.parent), "OMP_NUM_THREADS": str(THREADS)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": str(THREADS)},
     )
     return json.loads(done.stdout)
 
@@ -313,22 +302,14 @@ def main() -> None:
         tell(name)
         row = ROWS[name]()
         tell(f"  {row.found} (goal {row.goal}); {row.detail}")
-        before, _, rest = PAGE.read_text().partition(BEGIN)
-        old, _, after = rest.partition(END)
-        text = table(row, kept=[line for line in old.splitlines() if line.startswith("| ")][1:])
-        PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
+        old = PAGE.read_text().partition(BEGIN)[2].partition(END)[0]
+        kept = [line for line in old.splitlines() if line.startswith("| ")][1:]
+        write_block(PAGE, BEGIN, END, table(row, kept))
 
 
 def table(row: Row, kept: Sequence[str]) -> str:
     """`kept`, the lines of an earlier table, with the row just measured in its place."""
-    machine = json.loads(
-        subprocess.run(
-            [sys.executable, "-m", "workbench", "detect", "--json"],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-    )
+    machine = workbench("detect")
     cpu = machine["machine"]["cpu"]
     lines = [
         f"{datetime.now(UTC):%Y-%m-%d}, {cpu['model']}, {cpu['effective_cores']} cores, "

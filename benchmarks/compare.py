@@ -5,8 +5,6 @@ compares every pair of the documents in it.  Nothing changes between them, so ea
 and CHANGED is a false alarm.
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

@@ -4,8 +4,6 @@ It trains the conv net on coloured pictures of the training digits, in changing 
 the weights as float16.
 """
 
-from __future__ import annotations
-
 from workbench import assets
 from workloads._shared import digits
 from workloads._shared.network import forward, trained_convnet, untrained_convnet

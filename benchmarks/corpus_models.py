@@ -1,7 +1,5 @@
 """Models of the corpus that no wheel has as ONNX: exported, filled or grown here, all seeded."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import json

@@ -3,8 +3,6 @@
 `python benchmarks/detection.py`; the second figure needs a C compiler, for the stub driver.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 python -m benchmarks.fleet [NODES]
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import resource

@@ -5,8 +5,6 @@ them.  A native crash or a timeout is printed and counted, but is no violation, 
 reports either as a failure.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -32,7 +30,6 @@ from workbench import catalog
 from workbench.pool.worker_process import WorkerKey, WorkerProcess, WorkerSettings
 from workbench.records.model import ModelFacts
 from workbench.worker.recipe import Recipe
-from workloads.lab.child import Lab
 
 DEADLINE_S = 20.0
 MEMORY_BYTES = 2 << 30
@@ -189,11 +186,9 @@ def _try(
     child: Child, folders: Folders, tally: Tally, place: str, *, build: bool, rng: random.Random
 ) -> None:
     requests = [_inspect(folders, rng.random() < 0.1)]
-    if build and hasattr(Lab, "prepare"):
-        requests.append({"op": "prepare", **_place(folders)})
-    if build and hasattr(Lab, "build"):
-        recipe = rng.choice(RECIPES).as_fields()
-        requests.append({"op": "build", **_place(folders), "recipe": recipe})
+    if build:
+        recipe, place_of = rng.choice(RECIPES).as_fields(), _place(folders)
+        requests += [{"op": "prepare", **place_of}, {"op": "build", **place_of, "recipe": recipe}]
     before = folders.elsewhere()
     for request in requests:
         answer = child.ask(request)

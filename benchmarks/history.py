@@ -4,8 +4,6 @@ The journals are made up and tiny.  The index is built once; then the list is ti
 process, and as `workbench runs`, whose wall time includes the interpreter and its imports.
 """
 
-from __future__ import annotations
-
 import os
 import statistics
 import subprocess

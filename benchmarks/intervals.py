@@ -9,8 +9,6 @@ lead, by how they are looked at (docs/decisions/004-race.md).
 Prints Markdown.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Iterable, Sequence

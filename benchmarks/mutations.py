@@ -1,7 +1,5 @@
 """Small seed models, and ways to damage them: in bytes, and in fields that still parse."""
 
-from __future__ import annotations
-
 import random
 import sys
 from collections.abc import Callable

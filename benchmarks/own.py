@@ -6,8 +6,6 @@ the weights, inputs and exported graph that the tool makes.  Keeps what it has i
 can be cut short; a later line of the same kind counts.
 """
 
-from __future__ import annotations
-
 import argparse
 import copy
 import json
@@ -18,7 +16,6 @@ import sys
 import tempfile
 import time
 from itertools import product
-from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Any
 
@@ -26,6 +23,7 @@ import msgspec
 import torch
 
 from benchmarks.own_corpus import CORPUS, HELD_OUT
+from benchmarks.shared import ROOT, Kept, Row, table
 from workbench.advisor.model.candidates import SearchSpace, first
 from workbench.advisor.next_step import NOISE
 from workbench.contract import Case
@@ -42,7 +40,6 @@ from workloads.own.subject import folder_of, subject
 from workloads.own.tree import tensors
 from workloads.own.workload import WORKLOAD
 
-ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "benchmarks" / ".own.jsonl"
 STATE = ROOT / "benchmarks" / ".own-state"  # the tool's: what torch knows about the compiler stays
 CLOSE, FAR = 1.15, 3.0  # times the best: timed again; timed once
@@ -50,7 +47,6 @@ MISSED = 1.02  # times the best: then a second process judges the pick as well
 EMULATED = 5.0  # times FP32 in eager mode: no compiler makes up for a precision's emulation
 USUAL = {"eager": "torch/fp32", "compile": "torch/fp32/compile", "BF16": "torch/bf16"}
 USUAL["ONNX"] = "onnxruntime/fp32"
-Row = dict[str, Any]
 
 
 def advice(name: str, budget_s: float) -> Row:
@@ -275,7 +271,8 @@ def measure(name: str, batch: int, raced: list[str], rounds: int, seconds: float
 def report(known: dict[tuple[str, int | None], Row]) -> str:
     """The table, and a summary of each half of the corpus."""
     head = ("module", "batch", "pick", "pick / best", "best", "best, ms", *USUAL)
-    lines = [(*head, "advice, s", "of exhaustive", "disturbed"), ("---",) * (len(head) + 3)]
+    head += ("advice, s", "of exhaustive", "disturbed")
+    lines = []
     halves: dict[bool, list[tuple[Any, ...]]] = {False: [], True: []}
     for (name, batch), row in known.items():
         if batch is None:
@@ -300,7 +297,7 @@ def report(known: dict[tuple[str, int | None], Row]) -> str:
         disturbed = {*advised.get("disturbed", ()), *row.get("disturbed", ())}
         lines.append((*cells, advised["seconds"] / whole, " ".join(sorted(disturbed))))
     shown = [[f"{x:.3f}" if isinstance(x, float) else str(x or "-") for x in y] for y in lines]
-    text = "\n".join(f"| {' | '.join(line)} |" for line in shown)
+    text = table(head, shown)
     for held_out, found in halves.items():
         columns = [[x for x in column if x] for column in zip(*found, strict=True)]
         if not columns:
@@ -333,14 +330,14 @@ def main() -> None:
     if given.child:
         print(json.dumps(measure(*json.loads(given.child))))
         return
-    KEPT.touch()
-    lines = map(json.loads, KEPT.read_text().splitlines())
-    known = {(row["name"], row.get("batch")): row for row in lines}
+    kept = Kept(KEPT)
+    known = {(row["name"], row.get("batch")): row for row in kept}
     wanted = given.only or [x for x in CORPUS if x in HELD_OUT or not given.held_out]
     for name in () if given.report else wanted:
         asked = known.get((name, None), {"failed": "not asked"})
         if "failed" in asked or given.again == "advice":
-            known[name, None] = asked = keep(advice(name, given.budget))
+            known[name, None] = asked = advice(name, given.budget)
+            kept.add(asked)
         for batch in CORPUS[name].batches or (1,):
             pick, raced = asked["picks"].get(str(batch)), asked["raced"].get(str(batch), {})
             there = known.get((name, batch))
@@ -353,7 +350,8 @@ def main() -> None:
                         # In some processes a session is slow from start to end.
                         again = (measured(child) or row)["times"]
                         row["times"] = {x: min(s, again.get(x, s)) for x, s in times.items()}
-                    known[name, batch] = keep(row)
+                    known[name, batch] = row
+                    kept.add(row)
     print(report({key: row for key, row in known.items() if key[0] in wanted}))
 
 
@@ -362,12 +360,6 @@ def measured(child: str) -> Row | None:
     command = [sys.executable, "-m", "benchmarks.own", "--child", child]
     done = subprocess.run(command, stdout=subprocess.PIPE, cwd=ROOT)
     return None if done.returncode else Row(json.loads(done.stdout.splitlines()[-1]))
-
-
-def keep(row: Row) -> Row:
-    with KEPT.open("a") as out:
-        out.write(json.dumps(row) + "\n")
-    return row
 
 
 if __name__ == "__main__":

@@ -5,8 +5,6 @@ wheels and download nothing: torch and torchvision (BSD-3-Clause), timm and tran
 (Apache-2.0), torch-geometric (MIT).
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 from typing import Any

@@ -4,8 +4,6 @@ Each is the app at the size of a reader's terminal, driven by keys and exported 
 which Chromium turns into a PNG. No run is measured here.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import os

@@ -7,8 +7,6 @@ product (n = 1024, FP32) and of a triad (3 x 32 MB) twice.  They are timed in tu
 life is slow in each round.  Prints the figures of docs/accuracy.md.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,6 +1,6 @@
 """Compares the pick of `advise --model` with an exhaustive measurement of every candidate.
 
-`python benchmarks/regret.py [MODEL...]` (make regret) asks for advice on each model of the corpus
+`python -m benchmarks.regret [MODEL...]` (make regret) asks for advice on each model of the corpus
 at each batch, then builds every form itself, opens it with every thread count and option, and in
 OpenVINO where that is installed, and times all of them in turns in one process.  Candidates over
 the error limit do not count.  Those that can still be the best after the first pass, and the pick,
@@ -8,14 +8,9 @@ are timed again, since the least of many noisy medians is too low.  Prints Markd
 has in .corpus/regret.jsonl.
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import math
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -26,26 +21,24 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[0] = str(ROOT)
-os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+import msgspec
 
-import msgspec  # noqa: E402
+from benchmarks import corpus
+from benchmarks.shared import Kept, table, workbench
+from workbench.advisor.model.candidates import Proposal, SearchSpace, first
+from workbench.contract import Case, WorkloadError
+from workbench.machine import detect
+from workbench.machine.host.isa import native
+from workbench.planning.cases import useful_thread_counts
+from workbench.planning.questions import MAX_ERROR
+from workbench.records.model import ModelFacts
+from workbench.worker.recipe import CALIBRATIONS, ORIGINAL, Recipe
+from workbench.worker.session_options import BFLOAT, OPENVINO
+from workloads._shared.session import open_session
+from workloads.lab import agreement, samples
+from workloads.lab.child import Lab
 
-from benchmarks import corpus  # noqa: E402
-from workbench.advisor.model.candidates import Proposal, SearchSpace, first  # noqa: E402
-from workbench.contract import Case, WorkloadError  # noqa: E402
-from workbench.machine import detect  # noqa: E402
-from workbench.machine.host.isa import native  # noqa: E402
-from workbench.planning.cases import useful_thread_counts  # noqa: E402
-from workbench.planning.questions import MAX_ERROR  # noqa: E402
-from workbench.records.model import ModelFacts  # noqa: E402
-from workbench.worker.recipe import CALIBRATIONS, ORIGINAL, Recipe  # noqa: E402
-from workbench.worker.session_options import BFLOAT, OPENVINO  # noqa: E402
-from workloads._shared.session import open_session  # noqa: E402
-from workloads.lab import agreement, samples  # noqa: E402
-from workloads.lab.child import Lab  # noqa: E402
-
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before onnxruntime is imported
 KEPT = corpus.FOLDER / "regret.jsonl"
 BLOCK_S, FIRST_ROUNDS, FINAL_ROUNDS = 0.1, 10, 20
 CLOSE = 1.15  # times the best first median: candidates to time again
@@ -53,16 +46,11 @@ CLOSE = 1.15  # times the best first median: candidates to time again
 
 def advice(file: Path, source: corpus.Source, batch: int) -> tuple[dict[str, Any], float]:
     """The document of `workbench advise`, and the seconds it took."""
-    command = [sys.executable, "-m", "workbench", "advise", "--model", str(file), "--json"]
-    command += ["--batch", str(batch)] if batch > 1 else []
+    words = ["advise", "--model", str(file)]
+    words += ["--batch", str(batch)] if batch > 1 else []
     for name, shape in source.shapes.items():
-        command += ["--shape", f"{name}={shape.replace(corpus.BATCH, str(batch))}"]
-    began = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, cwd=ROOT)
-    seconds = time.perf_counter() - began
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)}: {done.stderr.decode()[-500:]}")
-    return json.loads(done.stdout), seconds
+        words += ["--shape", f"{name}={shape.replace(corpus.BATCH, str(batch))}"]
+    return workbench(*words)
 
 
 class Exhaustive:
@@ -222,8 +210,8 @@ HEADER = ("model", "kind", "batch", "pick", "pick / best", "best", "fp32, all co
 HEADER += ("advice", "of exhaustive")
 
 
-def table(rows: Sequence[dict[str, Any]]) -> str:
-    lines = [HEADER, ("---",) * len(HEADER)]
+def markdown(rows: Sequence[dict[str, Any]]) -> str:
+    lines = []
     for row in rows:
         plain = row["fp32_ratio"]
         lines.append(
@@ -239,8 +227,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
                 f"{row['advised_s'] / row['exhaustive_s']:.0%}",
             )
         )
-    rows_text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"{rows_text}\n\n{summary(rows)}"
+    return f"{table(HEADER, lines)}\n\n{summary(rows)}"
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> str:
@@ -266,22 +253,16 @@ def main() -> None:
     parser.add_argument("models", nargs="*", help="of the corpus; default all")
     parser.add_argument("--again", action="store_true", help="forget what was kept")
     arguments = parser.parse_args()
-    sources = corpus.chosen(arguments.models or None)
-    files = corpus.fetch(corpus.FOLDER, [source.name for source in sources])
-    if arguments.again:
-        KEPT.unlink(missing_ok=True)
-    kept = [json.loads(line) for line in KEPT.read_text().splitlines()] if KEPT.exists() else []
+    sources = corpus.chosen(arguments.models)
+    files = corpus.fetch(sources)
+    kept = Kept(KEPT, again=arguments.again)
     for source in sources:
         for batch in source.batches:
             if any((r["model"], r["batch"]) == (source.name, batch) for r in kept):
                 continue
-            row = judge(files[source.name], source, batch)
-            kept.append(row)
-            with KEPT.open("a") as out:
-                out.write(json.dumps(row) + "\n")
-            print(json.dumps(row), file=sys.stderr, flush=True)
+            kept.add(judge(files[source.name], source, batch))
     wanted = {source.name for source in sources}
-    print(table([row for row in kept if row["model"] in wanted]))
+    print(markdown([row for row in kept if row["model"] in wanted]))
 
 
 if __name__ == "__main__":

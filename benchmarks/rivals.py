@@ -6,8 +6,6 @@ Prints JSON: for each rival the 10th percentile of its seconds per call, the sam
 workbench calls the capability, and the result of a single naive timing.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -1,7 +1,5 @@
 """A run under the real TUI on a pseudo-terminal."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty

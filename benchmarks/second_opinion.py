@@ -6,10 +6,7 @@ minutes, each turn as a run of its own in fresh processes, in an order drawn ane
 Prints Markdown; keeps its results in .second_opinion.jsonl, by processor, so it can be cut short.
 """
 
-from __future__ import annotations
-
 import argparse
-import json
 import random
 import sys
 import time
@@ -20,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.advisor import workbench
+from benchmarks.shared import Kept, table, workbench
 from workbench import __version__
 from workbench.advisor.limits import is_admissible
 from workbench.contract import Case
@@ -115,7 +112,7 @@ def judge(report: Report, scenario: str, minutes: float) -> dict[str, Any]:
 
 
 def markdown(rows: Sequence[dict[str, Any]]) -> str:
-    lines = [HEADER, ("---",) * len(HEADER)]
+    lines = []
     for row in rows:
         same, alone = row["best"] == row["pick"], not row["turns"]
         interval = "-" if row["ci95"] is None else "{:.3f}-{:.3f}".format(*row["ci95"])
@@ -135,7 +132,7 @@ def markdown(rows: Sequence[dict[str, Any]]) -> str:
                 interval,
             )
         )
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return table(HEADER, lines)
 
 
 def main() -> None:
@@ -143,15 +140,14 @@ def main() -> None:
     parser.add_argument("scenarios", nargs="*", help="default: the rows of the default table")
     parser.add_argument("--minutes", type=float, default=10.0, help="for each row")
     asked = parser.parse_args()
-    report = report_from("advise", *asked.scenarios)
+    kept, report = Kept(KEPT), report_from("advise", *asked.scenarios)
     for row in report.asked_rows:
         scenario = row.plan.scenario
         if row.verdict is None or row.verdict.pick is None:
             print(f"{scenario}: nothing was picked", file=sys.stderr)
             continue
-        with KEPT.open("a") as out:
-            out.write(json.dumps(judge(report, scenario, asked.minutes)) + "\n")
-    print(markdown([json.loads(line) for line in KEPT.read_text().splitlines()]))
+        kept.add(judge(report, scenario, asked.minutes))
+    print(markdown(kept))
 
 
 if __name__ == "__main__":

@@ -4,8 +4,6 @@
 what was measured against its bound, and exits 1 if a bound is broken.
 """
 
-from __future__ import annotations
-
 import argparse
 import atexit
 import os
@@ -206,7 +204,8 @@ def main() -> None:
     def many(count: int) -> int:
         return max(2, round(asked.scale * count))
 
-    journal = str(a_journal_of(Subject.of(asked.python)))
+    subject = Subject.of(asked.python)
+    journal = str(subject.fixtures / "journals" / "run-sweep.jsonl")
     launch = ("run", "launch", "--budget", "12", "--json")
     steps: dict[str, Callable[[Watched], Iterator[Measured]]] = {
         "runs": lambda watched: one_after_the_other(watched, many(RUNS)),
@@ -228,7 +227,7 @@ def main() -> None:
         if asked.step and asked.step not in name:
             continue
         with tempfile.TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True) as folder:
-            room = Room(Path(folder), Subject.of(asked.python), Path(folder))
+            room = Room(Path(folder), subject)
             for measured in step(Watched(room)):
                 print(measured.row(), flush=True)
                 broken = broken or not measured.holds
@@ -236,10 +235,6 @@ def main() -> None:
                 print(f"{kind}: {text}", flush=True)
                 broken = True
     sys.exit(1 if broken else 0)
-
-
-def a_journal_of(subject: Subject) -> Path:
-    return subject.fixtures / "journals" / "run-sweep.jsonl"
 
 
 if __name__ == "__main__":

@@ -4,18 +4,13 @@
 it; the first process after a boot also reads it from the disk, and does not count.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from pathlib import Path
 from statistics import median
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[0] = str(ROOT)  # not this folder, where `workloads` would be a benchmark
-
-from workbench import catalog  # noqa: E402
-from workbench.text import units  # noqa: E402
+from benchmarks.shared import ROOT, table, write_block
+from workbench import catalog
+from workbench.text import units
 
 PAGE = ROOT / "docs" / "accuracy.md"
 BEGIN, END = "<!-- written by make start-up -->", "<!-- end of it -->"
@@ -40,18 +35,16 @@ def started(name: str) -> tuple[float, str] | None:
 
 
 def main() -> None:
-    lines = ["| library | median | least-most |", "|---|---|---|"]
+    lines = []
     for name in sorted(catalog.backends()):
         if name in ("python", "command") or started(name) is None:
             continue
         found = [each for _ in range(PROCESSES) if (each := started(name))]
         seconds = sorted(each[0] for each in found)
         ends = f"{units.duration(seconds[0])}-{units.duration(seconds[-1])}"
-        line = f"| {name} {found[0][1]} | {units.duration(median(seconds))} | {ends} |"
-        print(line, file=sys.stderr, flush=True)
-        lines.append(line)
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    PAGE.write_text("\n".join([before + BEGIN, *lines, END + rest.partition(END)[2]]))
+        lines.append((f"{name} {found[0][1]}", units.duration(median(seconds)), ends))
+        print(*lines[-1], file=sys.stderr, flush=True)
+    write_block(PAGE, BEGIN, END, table(("library", "median", "least-most"), lines))
 
 
 if __name__ == "__main__":

@@ -4,8 +4,6 @@ Each takes the case and the prepared task, and returns a function that does one 
 it only borrows data, so that both work on the same, and networks whose definition is long.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Plain scripts in the optional libraries, for comparison with the workloads: see `straight`."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any

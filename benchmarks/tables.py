@@ -4,8 +4,6 @@
 One at a time, so that nothing disturbs them.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

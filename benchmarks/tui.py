@@ -7,8 +7,6 @@
 A figure without a bare counterpart is absolute: it means something on an idle machine only.
 """
 
-from __future__ import annotations
-
 import argparse
 import fcntl
 import os

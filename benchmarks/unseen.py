@@ -10,8 +10,6 @@ on the inputs that stayed apart exceeds the limit.  `estimate` is what would be 
 on half of the inputs, without a bound and without inputs that check.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import os

@@ -1,12 +1,10 @@
 """Compares each workload with a plain script that does the same work, in turns in one process.
 
-`make workloads`, or `python benchmarks/workloads.py [WORKLOAD[/LIBRARY]...]` for some; optional
+`make workloads`, or `python -m benchmarks.workloads [WORKLOAD[/LIBRARY]...]` for some; optional
 libraries count where they are installed.  The ratio is the
 script's time over the workload's: 1 means no overhead, below 0.98 is too much.  Results go into
 docs/workloads.md.
 """
-
-from __future__ import annotations
 
 import importlib.util
 import json
@@ -18,15 +16,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[0] = str(ROOT)  # not this folder, where `workloads` would be this file
-
-from benchmarks import straight, straight_libraries  # noqa: E402
-from workbench import catalog  # noqa: E402
-from workbench.contract import Case, Setup  # noqa: E402
-from workbench.machine.host.cpu import read_cpu  # noqa: E402
-from workbench.stats.samples import paired_ratio  # noqa: E402
-from workbench.text import units  # noqa: E402
+from benchmarks import straight, straight_libraries
+from benchmarks.shared import ROOT, write_block
+from workbench import catalog
+from workbench.contract import Case, Setup
+from workbench.machine.host.cpu import read_cpu
+from workbench.stats.samples import paired_ratio
+from workbench.text import units
 
 PAGE = ROOT / "docs" / "workloads.md"
 BEGIN, END = "<!-- written by make workloads -->", "<!-- end of it -->"
@@ -117,7 +113,7 @@ def key(line: str) -> tuple[str, str]:
 
 def one(name: str) -> dict[str, Any]:
     """One workload in a fresh process."""
-    command = [sys.executable, __file__, "--one", name]
+    command = [sys.executable, "-m", "benchmarks.workloads", "--one", name]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -129,13 +125,11 @@ def table_lines() -> list[str]:
 
 
 def write(lines: list[str]) -> None:
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
     head = [
         "| workload | candidate | step | script / workload (95 %) | by process | >= 0.98 |",
         "|---|---|---|---|---|---|",
     ]
-    PAGE.write_text("\n".join([before + BEGIN, *head, *lines, END + after]))
+    write_block(PAGE, BEGIN, END, "\n".join([*head, *lines]))
 
 
 if __name__ == "__main__":

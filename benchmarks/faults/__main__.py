@@ -5,8 +5,6 @@ violation; each violation prints the command that repeats its case alone.  `--sh
 cross-section of about 30 seconds, `--part kills` one part, `--only kills:17` one case.
 """
 
-from __future__ import annotations
-
 import argparse
 import signal
 import sys

@@ -1,7 +1,5 @@
 """A case of the campaign, what it may find, and how bad each kind of finding is."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass, field
@@ -48,7 +46,7 @@ class Case:
     """One thing to try."""
 
     name: str
-    run: Callable[[Room], None]
+    run: Callable[["Room"], None]
     bound_s: float = 120.0  # afterwards the campaign ends it: a hang
 
 

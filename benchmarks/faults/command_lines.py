@@ -1,7 +1,5 @@
 """Command lines by grammar, from the definitions of the program's own parameters."""
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess
@@ -78,7 +76,7 @@ class Grammar:
     options: dict[str, list[tuple[str, bool, bool]]]
 
     @staticmethod
-    def of(subject: Subject) -> Grammar:
+    def of(subject: Subject) -> "Grammar":
         words = [subject.python, "-P", "-c", DESCRIBE]
         found: dict[str, Any] = json.loads(subprocess.run(words, capture_output=True).stdout)
         return Grammar({command: [tuple(o) for o in of] for command, of in found.items()})

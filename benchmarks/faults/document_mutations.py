@@ -1,12 +1,11 @@
 """Ways to damage a JSON document or a journal: in its structure, its text and its bytes."""
 
-from __future__ import annotations
-
 import json
 import random
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 TOKEN = "@@TEXT@@"  # a string of the structure that stands for text which no encoder would write
@@ -70,6 +69,16 @@ STRINGS = (
 DEPTHS = (3, 100, 2_000, 100_000)
 DEEP = re.compile(r"(list|object):(\d+)")
 FAR = 1000  # a list that is repeated so often is long
+
+
+def damaged(fixtures: Path, rng: random.Random, folder: Path) -> tuple[str, Path]:
+    """A damaged copy of a document or journal in `folder`, and in words how it was damaged."""
+    files = [*fixtures.glob("documents/*.json"), *fixtures.glob("journals/*.jsonl")]
+    source = rng.choice(sorted(files))
+    words, data = mutate(rng, source.read_bytes(), journal=source.suffix == ".jsonl")
+    path = folder / f"damaged{source.suffix}"
+    path.write_bytes(data)
+    return f"{source.name}: {words}", path
 
 
 def mutate(rng: random.Random, text: bytes, *, journal: bool) -> tuple[str, bytes]:

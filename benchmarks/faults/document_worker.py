@@ -4,8 +4,6 @@ Runs under the interpreter of the program under test.  Prints one JSON object: w
 files, and the violations, each with the number that repeats it.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import signal
@@ -18,7 +16,7 @@ from types import FrameType
 
 # At the end of the path: the program under test comes first.
 sys.path.append(str(Path(__file__).resolve().parent))
-from document_mutations import mutate, numbered
+from document_mutations import damaged, numbered
 from every_view import flaw, shown
 
 from workbench.records.errors import JournalError
@@ -33,19 +31,6 @@ class Hang(BaseException):
 
 def _alarm(_: int, __: FrameType | None) -> None:
     raise Hang
-
-
-def seeds(fixtures: Path) -> list[Path]:
-    return sorted([*fixtures.glob("documents/*.json"), *fixtures.glob("journals/*.jsonl")])
-
-
-def damaged(files: list[Path], rng: random.Random, folder: Path) -> tuple[str, Path]:
-    """A damaged file in `folder`, and in words how it was damaged."""
-    source = rng.choice(files)
-    words, data = mutate(rng, source.read_bytes(), journal=source.suffix == ".jsonl")
-    path = folder / f"damaged{source.suffix}"
-    path.write_bytes(data)
-    return f"{source.name}: {words}", path
 
 
 def one(path: Path, rng: random.Random) -> tuple[str, str]:
@@ -79,11 +64,11 @@ def _where(error: BaseException | None) -> str:
 
 def main(fixtures: str, seed: int, first: int, count: int) -> None:
     signal.signal(signal.SIGALRM, _alarm)
-    files, counts = seeds(Path(fixtures)), Counter[str]()
+    counts = Counter[str]()
     found: dict[tuple[str, str], str] = {}
     with tempfile.TemporaryDirectory() as folder:
         for number, rng in numbered(seed, first, count):
-            words, path = damaged(files, rng, Path(folder))
+            words, path = damaged(Path(fixtures), rng, Path(folder))
             kind, text = one(path, rng)
             counts[kind] += 1
             if kind not in ("ok", "refused"):

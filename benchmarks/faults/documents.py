@@ -1,7 +1,5 @@
 """Damaged documents and journals: tens of thousands in process, a few of them by command."""
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess
@@ -9,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from .case import Case, batch
-from .document_mutations import mutate
+from .document_mutations import damaged
 from .room import Room
 
 BATCH = 500  # files; starting a process for them costs a second
@@ -41,12 +39,7 @@ def _batch(number: int, seed: int, room: Room) -> None:
 
 
 def _by_command(rng: random.Random, room: Room) -> None:
-    fixtures = room.subject.fixtures
-    files = sorted([*fixtures.glob("documents/*.json"), *fixtures.glob("journals/*.jsonl")])
-    source = rng.choice(files)
-    _, data = mutate(rng, source.read_bytes(), journal=source.suffix == ".jsonl")
-    path = room.root / "streams" / f"damaged{source.suffix}"
-    path.write_bytes(data)
+    _, path = damaged(room.subject.fixtures, rng, room.root / "streams")
     option = rng.choice(("--json", "--plain"))
     room.run("open", str(path), option, codes=(0, 2), within=10)
 

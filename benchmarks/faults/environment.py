@@ -1,7 +1,5 @@
 """Odd surroundings: folders, disks, locales, limits, and code that lies in the current folder."""
 
-from __future__ import annotations
-
 import resource as rs
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A file through everything that reads and shows it, in the process of the program under test."""
 
-from __future__ import annotations
-
 import json
 import random
 import unicodedata

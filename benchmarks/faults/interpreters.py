@@ -1,7 +1,5 @@
 """Interpreters for --python that lie, hang, or leave something behind."""
 
-from __future__ import annotations
-
 import os
 import resource
 from collections.abc import Iterator

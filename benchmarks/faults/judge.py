@@ -1,7 +1,5 @@
 """The rules that hold for every command, whatever was done to it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path

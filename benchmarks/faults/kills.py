@@ -1,7 +1,5 @@
 """Every process of a command is hit at a random moment: killed, crashed, stopped, hung up on."""
 
-from __future__ import annotations
-
 import signal
 import time
 from contextlib import suppress
@@ -24,38 +22,30 @@ HITS = (
 )
 ROLES = ("worker", "guardian", "front", "engine", "helper")
 FIND_S = 3.0  # a process that is asked for may not have been started yet
-OVER_S = 12.0  # past the usual end
 
 
 def _hit(
     mode: Mode, role: str, number: signal.Signals, moment: float, twice: bool, room: Room
 ) -> None:
     started = mode.start(room)
-    _wait(started, moment)
+    started.pump(moment)
     target = _found(role, started)
     if target is None:
-        _finish(room, started, mode, ())
+        mode.finish(room, started, (*mode.codes, 1))
         room.skip(f"there was no {role}")
         return
     with suppress(psutil.Error):
         target.send_signal(number)
     if role == "front" and number == signal.SIGSTOP:
-        _wait(started, 1.0)
+        started.pump(1.0)
         with suppress(psutil.Error):
             target.send_signal(signal.SIGCONT)
     # The helper may be the one that describes the workload, whose death is a refusal.
-    deaths = {"front": (-number, 130), "helper": (2,)}.get(role, ())
+    due = (*mode.codes, 1, *{"front": (-number, 130), "helper": (2,)}.get(role, ()))
     if twice and role != "front":
-        _interrupt(room, started, mode, deaths, f"{role} hit by {number.name}")
-        return
-    _finish(room, started, mode, deaths)
-
-
-def _wait(started: Running | Terminal, seconds: float) -> None:
-    if isinstance(started, Terminal):
-        started.pump(seconds)
+        _interrupt(room, started, due, f"{role} hit by {number.name}")
     else:
-        time.sleep(seconds)
+        mode.finish(room, started, due)
 
 
 def _found(role: str, started: Running | Terminal) -> psutil.Process | None:
@@ -64,33 +54,21 @@ def _found(role: str, started: Running | Terminal) -> psutil.Process | None:
         with suppress(psutil.Error):
             if found := family(role, started):
                 return found[0]
-        if isinstance(started, Running) and started.process.poll() is not None:
+        if not started.alive():
             break
-        _wait(started, 0.02)
+        started.pump(0.02)
     return None
 
 
-def _finish(room: Room, started: Running | Terminal, mode: Mode, deaths: tuple[int, ...]) -> None:
-    """Its usual end, or the one that the hit made due."""
-    within, codes = mode.lasts_s + OVER_S, (*mode.codes, 1, *deaths)
-    if isinstance(started, Terminal):
-        started.pump(mode.lasts_s + 2, until=b"done")
-        started.leave(within, (*codes, 130))
-        return
-    room.judge(started.wait(within + 25), codes, within)
-
-
-def _interrupt(
-    room: Room, started: Running | Terminal, mode: Mode, deaths: tuple[int, ...], what: str
-) -> None:
+def _interrupt(room: Room, started: Running | Terminal, due: tuple[int, ...], what: str) -> None:
     """Ctrl-C, and again: the second has to end the program, whatever it waits for."""
-    _wait(started, 0.5)
+    started.pump(0.5)
     started.send(signal.SIGINT)
-    _wait(started, 0.1)
+    started.pump(0.1)
     began, alive = time.monotonic(), started.alive()
     started.send(signal.SIGINT)
     finished = started.wait(25)
-    room.judge(finished, (*mode.codes, 1, 130, -signal.SIGINT, *deaths), 600)
+    room.judge(finished, (*due, 130, -signal.SIGINT), 600)
     if finished.code is not None and alive:
         room.outcome.second_ctrl_c[what] = time.monotonic() - began
 

@@ -1,7 +1,5 @@
 """What a case left behind: processes, files, shared memory."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import time

@@ -1,7 +1,5 @@
 """Damaged models: batches of the program's own `fuzz_models.py`, whose table is folded in."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from functools import partial

@@ -1,7 +1,5 @@
 """The ways to use the program in which signals and kills are tried."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import psutil
@@ -9,6 +7,8 @@ import psutil
 from .room import Room, Running
 from .seeds import a_document, silent_python, small_model
 from .terminal import Terminal
+
+OVER_S = 12.0  # past the usual end
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,15 @@ class Mode:
         known = {"MODEL": small_model, "DOCUMENT": a_document, "SILENT": silent_python}
         words = [str(known[word](room)) if word in known else word for word in self.words]
         return Terminal(room, *words) if self.screen else room.start(*words)
+
+    def finish(self, room: Room, started: Running | Terminal, codes: tuple[int, ...]) -> None:
+        """Wait for its usual end, which has one of these exit codes."""
+        within = self.lasts_s + OVER_S
+        if isinstance(started, Terminal):
+            started.pump(self.lasts_s + 2, until=b"done")
+            started.leave(within, (*codes, 130))
+        else:
+            room.judge(started.wait(within + 25), codes, within)
 
 
 BUDGET = ("--budget", "4")
@@ -47,22 +56,17 @@ MODES = {
 }
 
 
-def process_of(started: Running | Terminal) -> int:
-    return started.pid if isinstance(started, Terminal) else started.process.pid
-
-
 def family(role: str, started: Running | Terminal) -> list[psutil.Process]:
     """The processes that play a role for the command that was started."""
-    front = process_of(started)
     if role == "front":
-        return [psutil.Process(front)]
+        return [psutil.Process(started.pid)]
     found = []
     for process in psutil.Process().children(recursive=True):
         try:
             words = " ".join(process.cmdline())
         except psutil.Error:
             continue
-        if process.pid != front and words and role == _role(words):
+        if process.pid != started.pid and words and role == _role(words):
             found.append(process)
     return found
 

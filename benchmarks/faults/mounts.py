@@ -1,7 +1,5 @@
 """File systems of a case's own: full ones and read-only ones, seen by no other process."""
 
-from __future__ import annotations
-
 import ctypes
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The parts of the campaign, and their shares of its time."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from . import (

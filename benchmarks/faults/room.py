@@ -1,7 +1,5 @@
 """The temporary folder of one case: a home of its own, the commands run in it, the findings."""
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil
@@ -37,7 +35,7 @@ class Finished:
 class Running:
     """A command, with its standard output and error in files: no full pipe can stop it."""
 
-    def __init__(self, room: Room, number: int, arguments: Collection[str | bytes], options: Any):
+    def __init__(self, room: "Room", number: int, arguments: Collection[str | bytes], options: Any):
         self.words = " ".join(ascii(word)[1:-1] if word else "''" for word in map(_text, arguments))
         self._files = [room.root / "streams" / f"{name}-{number}" for name in ("out", "err")]
         environ = {**room.environ, **options.pop("environ", {})}
@@ -64,9 +62,17 @@ class Running:
                 },
             )
 
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def pump(self, seconds: float) -> None:
+        """Wait; on a terminal the screen is read meanwhile."""
+        time.sleep(seconds)
+
     def send(self, number: int, *, group: bool = False) -> None:
         with suppress(ProcessLookupError):
-            (os.killpg if group else os.kill)(self.process.pid, number)
+            (os.killpg if group else os.kill)(self.pid, number)
 
     def alive(self) -> bool:
         return self.process.poll() is None
@@ -86,8 +92,8 @@ class Running:
 class Room:
     """What a case gets: where it may write, how it starts the program, where its findings go."""
 
-    def __init__(self, root: Path, subject: Subject, shared: Path) -> None:
-        self.root, self.subject, self.shared = root, subject, shared
+    def __init__(self, root: Path, subject: Subject) -> None:
+        self.root, self.subject = root, subject
         for name in (*FOLDERS, "streams"):
             (root / name).mkdir()
         self.cwd, self.tmp, self.home = root / "cwd", root / "tmp", root / "home"

@@ -1,7 +1,5 @@
 """Runs the cases of a part, each in a process of its own: whatever it starts stays below it."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -101,7 +99,7 @@ class Runner:
         for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(name, signal.SIG_DFL)
         root = Path(tempfile.mkdtemp(prefix="room-", dir=self._scratch))
-        room = Room(root, self._subject, self._scratch)
+        room = Room(root, self._subject)
         try:
             case.run(room)
         except BaseException:

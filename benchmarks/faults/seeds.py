@@ -1,7 +1,5 @@
 """Good inputs for cases to start from."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

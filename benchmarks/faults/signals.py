@@ -1,7 +1,5 @@
 """Signals at random moments, and standard streams whose other end is closed, gone or slow."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -26,7 +24,7 @@ KINDS = ("once", "twice", "twice", "TERM", "HUP", "storm", "harmless", "stopped"
 
 def _signalled(mode: Mode, kind: str, moment: float, gap: float, seed: int, room: Room) -> None:
     started = mode.start(room)
-    _wait(started, moment)
+    started.pump(moment)
     began, alive = time.monotonic(), True
     send = partial(_send, started)
     due = {*mode.codes, 130}
@@ -34,7 +32,7 @@ def _signalled(mode: Mode, kind: str, moment: float, gap: float, seed: int, room
         send(INT)
         due |= {-INT} if moment < STARTING_S else set()
     if kind == "twice":
-        _wait(started, gap)
+        started.pump(gap)
         began, alive = time.monotonic(), started.alive()
         send(INT)
         due.add(-INT)
@@ -53,7 +51,8 @@ def _signalled(mode: Mode, kind: str, moment: float, gap: float, seed: int, room
         due.add(-INT)
     if kind in ("harmless", "stopped"):
         _harmless(started, kind, random.Random(seed))
-        _natural_end(room, started, mode)
+        # Neighbours may leave a run no time.
+        mode.finish(room, started, (*mode.codes, 1) if mode.runs else mode.codes)
         return
     finished = started.wait(25)
     lasted = time.monotonic() - began
@@ -80,13 +79,6 @@ def _send(started: Running | Terminal, number: signal.Signals) -> None:
         started.send(number, group=number == INT)  # a terminal's Ctrl-C reaches the whole group
 
 
-def _wait(started: Running | Terminal, seconds: float) -> None:
-    if isinstance(started, Terminal):
-        started.pump(seconds)
-    else:
-        time.sleep(seconds)
-
-
 def _harmless(started: Running | Terminal, kind: str, rng: random.Random) -> None:
     for _ in range(100 if kind == "harmless" else 3):
         if kind == "harmless":
@@ -94,18 +86,8 @@ def _harmless(started: Running | Terminal, kind: str, rng: random.Random) -> Non
             time.sleep(0.005)
         else:
             started.send(signal.SIGTSTP)
-            _wait(started, rng.uniform(0.0, 0.4))
+            started.pump(rng.uniform(0.0, 0.4))
             started.send(signal.SIGCONT)
-
-
-def _natural_end(room: Room, started: Running | Terminal, mode: Mode) -> None:
-    within = mode.lasts_s + 12
-    codes = (*mode.codes, 1) if mode.runs else mode.codes  # neighbours may leave a run no time
-    if isinstance(started, Terminal):
-        started.pump(mode.lasts_s + 2, until=b"done")
-        started.leave(within, (*codes, 130))
-    else:
-        room.judge(started.wait(within + 25), codes, within)
 
 
 def _judge_document(room: Room, mode: Mode, finished: Finished) -> None:

@@ -1,7 +1,5 @@
 """The program under test, which need not be the one that this campaign belongs to."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -18,7 +16,7 @@ class Subject:
     tree: Path
 
     @staticmethod
-    def of(python: str) -> Subject:
+    def of(python: str) -> "Subject":
         # -P: the folder in which the campaign is started must not decide what is tested.
         found = subprocess.run([python, "-P", "-c", WHERE], capture_output=True, text=True)
         if found.returncode:

@@ -1,7 +1,5 @@
 """The campaign's table: what was tried in each part, and the violations by severity and class."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 

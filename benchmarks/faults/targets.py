@@ -3,8 +3,6 @@
 Device nodes are copies in the case's own folder, never the machine's.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 import time

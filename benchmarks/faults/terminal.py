@@ -1,7 +1,5 @@
 """The program on a pseudo-terminal whose screen we read, or leave unread."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty

@@ -1,7 +1,5 @@
 """The table on terminals of every size, with every key, stalled, suspended, and closed."""
 
-from __future__ import annotations
-
 import random
 import signal
 import time

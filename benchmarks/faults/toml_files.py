@@ -1,7 +1,5 @@
 """Scenario and price files: by grammar, mutated, and such that a careless reader never ends."""
 
-from __future__ import annotations
-
 import random
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Workloads of a user that misbehave: each may cost its own row, and nothing else."""
 
-from __future__ import annotations
-
 import json
 import resource
 import shutil

@@ -5,8 +5,6 @@ writes report.md and report.json into the folder.  A step that has run is not re
 0: what could be tried was confirmed; 1: something was refuted; 3: nothing could be tried.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -1,7 +1,5 @@
 """Reads the files of the parts.  A missing or damaged file costs its own findings only."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Sequence

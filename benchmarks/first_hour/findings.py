@@ -5,8 +5,6 @@ slow).  "cause" is what the card does by itself; the bare id is what workbench m
 the finding was mended.  The others are predictions of the same reading.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Stops a process that uses a GPU: `python -m benchmarks.first_hour.freezing`."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """From the files of a first hour to a word for each finding."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

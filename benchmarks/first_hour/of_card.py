@@ -1,7 +1,5 @@
 """Findings on the card itself: ground truth by its own clocks, without workbench."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 from typing import Any

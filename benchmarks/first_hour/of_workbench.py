@@ -1,7 +1,5 @@
 """Findings on what workbench makes of a card, read from its documents."""
 
-from __future__ import annotations
-
 from functools import partial
 from math import inf
 

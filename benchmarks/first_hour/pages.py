@@ -1,7 +1,5 @@
 """The report of a first hour as Markdown, and the table in docs/cuda.md."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Sequence

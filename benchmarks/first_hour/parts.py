@@ -1,7 +1,5 @@
 """The steps of the first hour, in parts that each fit into ten minutes of a rented machine."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections.abc import Sequence

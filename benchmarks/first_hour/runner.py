@@ -4,8 +4,6 @@
 stopped.  A step that hung is killed with its group and costs the others nothing.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

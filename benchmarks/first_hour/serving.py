@@ -2,8 +2,6 @@
 `python -m benchmarks.first_hour.serving`.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

@@ -3,8 +3,6 @@
 One JSON line for each fact.  Clocks, compute mode and persistence are read and never changed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

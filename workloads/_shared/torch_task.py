@@ -176,10 +176,10 @@ class TorchTask(Task):
         return profiling.by_torch(self, steps)
 
     def device_timer(self) -> DeviceTimer | None:
-        return CudaTimer(self.device) if self.device.type in STREAMING else None
+        return StreamTimer(self.device) if self.device.type in STREAMING else None
 
 
-class CudaTimer(DeviceTimer):
+class StreamTimer(DeviceTimer):
     """A pair of events in a device's current stream; they resolve 0.5 us (cudaEventElapsedTime)."""
 
     def __init__(self, device: Any) -> None:

@@ -19,7 +19,7 @@ from workbench.planning.plan import resolve
 from workbench.planning.request import Request, check_device
 from workbench.records.machine import Gpu
 from workloads._shared import waiting
-from workloads._shared.torch_task import CudaTimer, TorchTask, device_of, synchronize
+from workloads._shared.torch_task import StreamTimer, TorchTask, device_of, synchronize
 
 
 class Part:
@@ -71,7 +71,7 @@ def test_an_xpu_is_driven_by_its_own_part_of_torch(xpu: Part, monkeypatch) -> No
     task.activate()
     task.finish()
     assert task.waiter() == "current_stream"
-    assert isinstance(task.device_timer(), CudaTimer)
+    assert isinstance(task.device_timer(), StreamTimer)
     assert not task.device_timer().hold(1.0), "there is no kernel that only waits"
     waiting.mark(task.device)
     asked = [call[0] for call in xpu.calls]
