@@ -18,7 +18,7 @@ python = "$$VENV/bin/python"
 script = $(python) "$$VENV/bin/$(1)"
 
 .PHONY: run test test-workers test-cuda test-backends test-tensorflow test-html test-fleet lint ready ready-to-test clean
-.PHONY: benchmark workloads start-up advisor regret own tables fuzz faults soak campaign snapshots snapshots-all walks pictures first-hour
+.PHONY: benchmark workloads start-up advisor regret own tables fuzz fresh faults soak campaign snapshots snapshots-all walks pictures first-hour
 
 run: ready
 	@$(call script,workbench) $(ARGS)
@@ -90,6 +90,9 @@ tables: ready
 
 fuzz: ready
 	$(python) benchmarks/fuzz_models.py $(ARGS)
+
+fresh:
+	$(PYTHON) benchmarks/fresh_machines.py $(ARGS)
 
 # Thirty minutes that try to break it; ARGS="--short" takes half a minute, "--only kills:17" one case.
 faults: ready-to-test
