@@ -36,12 +36,11 @@ from .event_stream import EventStream
 from .exit_codes import exit_code
 from .largest_batch import check_alone, search_rows
 from .overhead import CLOSING, IDLE, PREPARING, STARTING, OverheadMeter
-from .profiling import Profiling
+from .profiling import Profiling, TraceFile
 from .race import Race
 from .races import Races
 from .row_sources import RowSource, row_source
 from .telemetry import MachineTelemetry
-from .trace import TraceFile
 from .workers import settings_of
 
 # The settings on which the answer of a row depends, apart from its cases.
