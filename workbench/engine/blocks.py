@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from ..contract import Case, kind_of
+from ..contract import kind_of
 from ..machine.host.readings import package_energy_j, used_energy_j
 from ..planning import admission
 from ..planning.plan import RowPlan
@@ -71,19 +71,24 @@ class BlockRunner:
         try:
             result = self._ask_block(prepared, racing)
         except WorkerFailed as failure:
-            self._preparation.fail(case, _hung(failure, case))
+            if failure.reason.code == "timeout" and not kind_of(case.device).on_host:
+                # A smaller size would not help a GPU that has stopped answering.
+                failure = WorkerFailed(msgspec.structs.replace(failure.reason, hint=HUNG))
+            self._preparation.fail(case, failure)
             return False
         if result is None:
             return True
         speed = self._context.speed(case.device)
         samples_s = [value / speed for value in result.samples_s]
-        wrong = _bad_clock(samples_s)
-        if wrong is None:
-            self._report(prepared, number, samples_s, result)
-            wrong = self._impossible(prepared)
+        wrong = next((s for s in samples_s if not ev.SHORTEST_S <= s <= ev.LONGEST_S), None)
         if wrong is not None:
-            self._preparation.finish(case, "failed", wrong)
-        return wrong is None
+            reason = Reason("bad_clock", f"a block has a sample of {wrong:g} s", "run it again")
+        else:
+            self._report(prepared, number, samples_s, result)
+            reason = self._impossible(prepared)
+        if reason is not None:
+            self._preparation.finish(case, "failed", reason)
+        return reason is None
 
     def _renew(self, prepared: PreparedCase) -> bool:
         """Load the case into a fresh worker; the time left does not matter while nothing of the row
@@ -152,19 +157,3 @@ class BlockRunner:
             candidate.work.ranks,
             convolves=self._plan.workload.convolves,
         )
-
-
-def _hung(failure: WorkerFailed, case: Case) -> WorkerFailed:
-    """The failure of a block; a GPU that has stopped answering gets a remedy of its own, since a
-    smaller size would not help."""
-    if failure.reason.code != "timeout" or kind_of(case.device).on_host:
-        return failure
-    return WorkerFailed(msgspec.structs.replace(failure.reason, hint=HUNG))
-
-
-def _bad_clock(samples_s: list[float]) -> Reason | None:
-    """Why these samples cannot be right; None if they can."""
-    for sample in samples_s:
-        if not ev.SHORTEST_S <= sample <= ev.LONGEST_S:
-            return Reason("bad_clock", f"a block has a sample of {sample:g} s", "run it again")
-    return None

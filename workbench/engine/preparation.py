@@ -25,7 +25,7 @@ from ..worker.launcher import launch_of
 from .context import RunContext, Share
 from .overhead import PREPARING, STARTING
 from .refusals import Refusals
-from .workers import NO_TURN, outcome, worker_key
+from .workers import NO_TURN, outcome
 
 WARM_UP_S = (0.02, 1.0)  # bounds of one case's warm-up
 WARM_UP_SHARE = 0.12  # share of the row's time left for the warm-ups of all its cases
@@ -82,15 +82,12 @@ class Preparation:
         self._context = context
         self._share = share
         self.refusals = Refusals(plan, context)
+        self._key, self.holds = self.refusals.key, self.refusals.holds
         self._probed: set[str] = set()  # ids of cases that were tried at a small size
         self._start_s: dict[WorkerKey, float] = {}  # seconds of starts not yet part of a result
         self.longest_s = 0.0  # the longest preparation so far, without compiled cases
         # Seconds at the end of the run that the current preparation must leave to others.
         self._reserve_s = 0.0
-
-    def holds(self, case: Case) -> bool:
-        """Whether a living worker has the case prepared; it may have died with another case."""
-        return self.refusals.holds(case)
 
     # -------------------------------------------------------------- before
 
@@ -152,10 +149,9 @@ class Preparation:
         self._context.record(ev.CasePreparing, case=case.id)
         self._probe_small(case)
         self._start(self._key(case))
-        return self._accept(case, self._ask_worker(case, self._warm_up_s(left_s)))
-
-    def _key(self, case: Case) -> WorkerKey:
-        return worker_key(case, self._plan.scenario)
+        least, most = WARM_UP_S
+        warm_up_s = min(max(WARM_UP_SHARE * left_s / len(self._plan.cases), least), most)
+        return self._accept(case, self._ask_worker(case, warm_up_s))
 
     def _start(self, key: WorkerKey) -> None:
         """Start a worker; Refused if no time is left to ask it anything."""
@@ -258,8 +254,10 @@ class Preparation:
         speed = self._context.speed(case.device)
         accuracy = loaded.accuracy
         pool.held(key).add(case.id)
-        if self._plan.scenario.counts_start_up and accuracy.passed:
-            self._count_start_up(key, loaded)
+        if self._plan.scenario.counts_start_up and accuracy.passed:  # they are part of the result
+            overhead = self._context.overhead
+            overhead.count_as_measured(loaded.cold_s, PREPARING)
+            overhead.count_as_measured(self._start_s.pop(key, 0.0), STARTING)
         self._context.record(
             ev.CasePrepared,
             case=case.id,
@@ -291,12 +289,6 @@ class Preparation:
         self.finish(case, "failed", reason)
         return None
 
-    def _count_start_up(self, key: WorkerKey, loaded: Prepared) -> None:
-        """Count the start and the first preparation as measured, where a result includes them."""
-        overhead = self._context.overhead
-        overhead.count_as_measured(loaded.cold_s, PREPARING)
-        overhead.count_as_measured(self._start_s.pop(key, 0.0), STARTING)
-
     # --------------------------------------------------------------- limits
 
     @property
@@ -305,10 +297,6 @@ class Preparation:
 
     def _deadline_s(self, at_most_s: float) -> float:
         return self._context.deadline(at_most_s, self._reserve_s)
-
-    def _warm_up_s(self, left_s: float) -> float:
-        least, most = WARM_UP_S
-        return min(max(WARM_UP_SHARE * left_s / len(self._plan.cases), least), most)
 
     def _prepare_deadline_s(self, case: Case) -> float:
         now = self._context.now()
