@@ -22,8 +22,8 @@ from workbench.contract import Case, Work, kind_of
 from workbench.engine import (
     blocks,
     ceiling_store,
-    devices,
     engine as engine_module,
+    opening,
     race,
     telemetry,
 )
@@ -378,13 +378,13 @@ def run(
     replaced = [
         (engine_module, "new_run_id", lambda: "20261121-153012-4f3a"),
         (engine_module, "now_utc", lambda: f"2026-11-21T15:30:{int(control.now()) % 60:02}.000Z"),
-        (engine_module, "Pool", make_pool),
+        (opening, "Pool", make_pool),
         (ceiling_store, "load", lambda mark: known),
         (ceiling_store, "save", lambda found: None),
         # What `known` lacks is not measured aside.
         *([] if request.ceilings else [(ceiling_rows, "requested_rows", _no_rows)]),
         (EventStream, "open_journal", lambda self, run_id: None),
-        (devices, "detect", lambda *_, **__: (simulated.machine, simulated.software)),
+        (opening, "detect", lambda *_, **__: (simulated.machine, simulated.software)),
         (blocks, "package_energy_j", lambda: (None, "only root may read it")),
         (race, "DisturbanceMonitor", lambda *_: SimulatedMonitor(simulated.disturbances)),
         (telemetry, "GpuSampler", SimulatedSampler),

@@ -25,7 +25,7 @@ class TableRows:
     def rows(self) -> list[RowPlan]:
         """The rows with their candidates; UsageError if the request cannot be met here."""
         context = self._context
-        fill_cases(self._rows, context.request, context.machine, context.installed)
+        fill_cases(self._rows, context.request, context.machine, context.software.packages)
         return self._rows
 
     def conclude(self, row: Row, profiling: Profiling) -> None:
@@ -53,7 +53,7 @@ def row_source(context: RunContext, rows: list[RowPlan]) -> RowSource:
         return CeilingRows(context, rows)
     if request.model is not None or request.own is not None:
         (row,) = rows
-        wanted = request.backends or ("onnxruntime", *context.installed)
+        wanted = request.backends or ("onnxruntime", *context.software.packages)
         backends = tuple(name for name in ONNX_BACKENDS if name in wanted)
         kind = OwnCode if request.model is None else ModelLab
         return kind(context, row, backends)

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,7 +107,7 @@ class WorkerSettings:
     threads: int  # most threads of a case without a number of its own
     memory_bytes: int  # most private memory of a worker on the CPU
     hide_gpus: bool  # from workers on the CPU
-    sides: dict[str, Side] = field(default_factory=dict)  # for `ab`, by `WorkerKey.alone`
+    sides: Mapping[str, Side] = field(default_factory=dict)  # for `ab`, by `WorkerKey.alone`
     gpu_cores: dict[str, str] = field(default_factory=dict)  # by device: a list of those near it
     exclusive: frozenset[str] = frozenset()  # GPUs that admit one process at a time
 

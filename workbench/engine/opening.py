@@ -1,0 +1,86 @@
+"""The opening of a run: its machine, with the simulated GPUs that it asks for, and its workers."""
+
+import sys
+from collections.abc import Mapping
+
+import msgspec
+
+from ..machine import detect
+from ..machine.nvidia.probe_client import DEADLINE_S
+from ..planning.request import NAME_PYTHON, Request, fake_devices
+from ..planning.usage import UsageError
+from ..pool.control import FIRST, Control
+from ..pool.pool import Pool, PoolListener
+from ..pool.worker_process import WorkerSettings
+from ..records import events as ev
+from ..records.comparison import Side
+from ..records.machine import Gpu, Machine, Software
+from ..report.report import Report
+from .context import SLACK_S, RunContext
+from .overhead import OverheadMeter
+from .telemetry import MachineTelemetry
+
+LEAST_S = 1.0  # to detect the machine, however short the budget is
+
+
+def opened(
+    request: Request,
+    run_id: str,
+    control: Control,
+    events: PoolListener,
+    report: Report,
+    overhead: OverheadMeter,
+    sides: Mapping[str, Side] = {},
+) -> RunContext:
+    """The context of a run, after detecting its machine; no worker has started."""
+    now = control.now
+    with control.raising(FIRST):
+        control.check()
+        machine, software = detected(request, within_s=request.budget - SLACK_S - now())
+    events.emit(ev.HardwareDetected(at_s=now(), machine=machine, software=software))
+    return RunContext(
+        request=request,
+        pool=Pool(settings_of(request, machine, run_id, sides), control=control, listener=events),
+        control=control,
+        report=report,
+        emit=events.emit,
+        telemetry=MachineTelemetry(now=now, emit=events.emit),
+        overhead=overhead,
+    )
+
+
+def detected(request: Request, within_s: float) -> tuple[Machine, Software]:
+    """The machine, with a GPU for each simulated device, and its software, detected in about
+    `within_s`; UsageError if the requested interpreter fails."""
+    machine, software = detect(request.python, deadline_s=min(DEADLINE_S, max(LEAST_S, within_s)))
+    if (failure := software.unavailable.get("python")) is not None:
+        raise UsageError(f"--python: {failure}; {NAME_PYTHON}")
+    fakes = [
+        Gpu(
+            index=None,
+            device=device,
+            uuid=None,
+            pci_bus_id=None,
+            name=f"Simulated GPU, {speed:g}x this CPU",
+            simulated=True,
+            unavailable={"*": "simulated: no sensors"},
+        )
+        for device, speed in fake_devices(request).items()
+    ]
+    return msgspec.structs.replace(machine, gpus=[*machine.gpus, *fakes]), software
+
+
+def settings_of(
+    request: Request, machine: Machine, run_id: str, sides: Mapping[str, Side] = {}
+) -> WorkerSettings:
+    """The settings that all workers of a run share."""
+    return WorkerSettings(
+        run_id=run_id,
+        python=request.python or sys.executable,
+        threads=max(request.threads, default=machine.cpu.effective_cores),
+        memory_bytes=machine.memory.available_bytes,
+        hide_gpus=any(not gpu.simulated for gpu in machine.gpus),
+        sides=sides,
+        gpu_cores={g.device or "": g.worker_cores for g in machine.gpus if g.worker_cores},
+        exclusive=machine.exclusive,
+    )
