@@ -20,7 +20,7 @@ import psutil
 from ..contract import kind_of
 from ..machine.warnings import library_warnings
 from ..process import children
-from ..process.exit_status import ending
+from ..process.children import ending
 from ..process.line_process import LineTooLong
 from ..records import events as ev
 from ..records.reason import Reason, Warning

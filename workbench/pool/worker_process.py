@@ -22,9 +22,8 @@ from .. import catalog
 from ..contract import DEVICE_KINDS, THREAD_VARIABLES, Case, kind_of
 from ..machine.packages.software import PRECISION_VARIABLES
 from ..process import children
-from ..process.children import command
+from ..process.children import command, limit
 from ..process.cores import GPU_CORES, cpulist
-from ..process.limits import limit
 from ..process.line_process import LineProcess
 from ..records.comparison import Side
 from ..report.journal import can_be_written, runs_folder

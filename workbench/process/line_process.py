@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import IO, TypeVar, cast
 
 from . import children
-from .exit_status import ending, log_tail
+from .children import ending, log_tail
 
 _REAP_S = 2.0  # ample, since SIGKILL ends a process promptly
 # A signal just before a wait does not interrupt it, so its handler runs after this slice.

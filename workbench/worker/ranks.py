@@ -14,8 +14,7 @@ from collections.abc import Iterable, Mapping, MutableMapping
 from contextlib import suppress
 from typing import NoReturn
 
-from ..process.children import command
-from ..process.exit_status import ending
+from ..process.children import command, ending
 from ..process.line_process import LineProcess
 
 DESERTED = 75  # exit code of a rank whose worker ended without telling it to end
