@@ -1,8 +1,7 @@
 """How every child process is started, limited and ended, and how it ended, in words.
 
 A child takes modules from its interpreter and from PYTHONPATH, never from the current directory.
-It ends with this process, and so does its process group, if it leads one.  Standard library only,
-since workers start processes too.
+It ends with this process, and so does its process group, if it leads one.
 """
 
 import atexit

@@ -2,7 +2,7 @@
 requests.
 
 NVML can crash or hang on a lost GPU, a workload can run out of memory, and a foreign interpreter
-can do anything; none of that may harm this process.  Standard library only, since workers use it.
+can do anything; none of that may harm this process.
 """
 
 import fcntl

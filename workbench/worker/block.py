@@ -4,7 +4,7 @@ A sample is the time of `iterations` steps with all queued work finished, divide
 The host's monotonic clock measures it, and also the device's own clock if there is one.  For
 throughput the device's clock counts, which excludes the launch of the first step and the wait for
 the last.  For latency only the host's clock runs, until the result is there, as a caller sees it; a
-sample is one step, or `Task.together`.  Standard library only.
+sample is one step, or `Task.together`.
 """
 
 import itertools

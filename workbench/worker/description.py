@@ -1,6 +1,6 @@
 """The process that describes one user's file: `description.py FD KIND NAME`.
 
-It answers like a worker, but loads only that file.  Standard library only.
+It answers like a worker, but loads only that file.
 """
 
 import os

@@ -1,7 +1,4 @@
-"""Makes the other ranks follow rank 0 under torchrun or srun.
-
-Standard library only, since workers use it.
-"""
+"""Makes the other ranks follow rank 0 under torchrun or srun."""
 
 import json
 import os

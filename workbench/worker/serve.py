@@ -1,7 +1,4 @@
-"""The request loop of a worker: one JSON line per request, with an error object for each failure.
-
-Standard library only, since it may run under a foreign interpreter.
-"""
+"""The request loop of a worker: one JSON line per request, with an error object for each failure."""
 
 import atexit
 import json

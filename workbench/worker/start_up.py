@@ -2,7 +2,7 @@
 
 Only the first case of a process pays for loading kernels and for modules that a library imports
 lazily.  Preparing it a second time shows how much that was, and the amount is added to every later
-case.  Standard library only.
+case.
 """
 
 import builtins

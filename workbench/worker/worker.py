@@ -1,7 +1,6 @@
 """The process that measures: one backend on one device, directed line by line.
 
-It answers every request with one JSON line and otherwise blocks on its pipe.  Standard library, the
-backend and NumPy only, since it may run under a foreign interpreter.
+It answers every request with one JSON line and otherwise blocks on its pipe.
 """
 
 import gc
