@@ -1,4 +1,4 @@
-"""The request loop of a worker: one JSON line per request, with an error object for each failure."""
+"""The request loop of a worker: one JSON line per request, with an error object for a failure."""
 
 import atexit
 import json
