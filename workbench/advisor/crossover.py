@@ -303,7 +303,12 @@ def sentence(crossover: Crossover) -> str:
         sentences = _without_value(crossover)
     else:
         sentences = _with_value(crossover, crossover.value, crossover.ci95)
-    return " ".join(map(as_sentence, [*sentences, *_gaps(crossover)]))
+    found = list(sentences)
+    # Another change may hide in a wide gap.
+    wide = [f"{number(a)} and {number(b)}" for a, b in pairwise(crossover.sizes) if b / a > GAP]
+    if wide:
+        found.append(f"No size was measured between {', or between '.join(wide)}.")
+    return " ".join(map(as_sentence, found))
 
 
 def _with_value(crossover: Crossover, value: float, ci95: tuple[float, float]) -> Iterator[str]:
@@ -348,13 +353,6 @@ def _without_value(crossover: Crossover) -> Iterator[str]:
     if crossover.leads != crossover.searched:
         where = f"Elsewhere between {size} {low} and {high}"
         yield f"{where} its lead is not proven for all sizes at once."
-
-
-def _gaps(crossover: Crossover) -> Iterator[str]:
-    """The wide gaps between measured sizes, in which another change may hide."""
-    wide = [f"{number(a)} and {number(b)}" for a, b in pairwise(crossover.sizes) if b / a > GAP]
-    if wide:
-        yield f"No size was measured between {', or between '.join(wide)}."
 
 
 def number(value: float) -> str:
