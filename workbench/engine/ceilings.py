@@ -237,14 +237,6 @@ def _sustained_step_s(case: Case, context: RunContext) -> float | None:
     return step_s
 
 
-def _warn_of_late(found: Ceilings, context: RunContext) -> None:
-    reasons = ((d.device, *each) for d in found.devices for each in d.unavailable.items())
-    if late := [f"{device} {name}" for device, name, why in reasons if why == LATE]:
-        text = f"not measured this time, as time ran out: {', '.join(late)}"
-        warning = Warning("unmeasured", text, "raise --budget")
-        context.record(ev.WarningRaised, warning=warning)
-
-
 def measured_or_raised(fingerprint: str, context: RunContext) -> Ceilings | None:
     """After the races: the ceilings measured by `workbench ceilings`, or raised by this run."""
     report, request, kept = context.report, context.request, ceiling_store.load(fingerprint)
@@ -254,7 +246,11 @@ def measured_or_raised(fingerprint: str, context: RunContext) -> Ceilings | None
     disturbed = [row for row in report.rows if row in subjects]
     own = of_report(report, fingerprint, complete=not disturbed) if request.ceilings else None
     if own is not None:
-        _warn_of_late(own, context)
+        reasons = ((d.device, *each) for d in own.devices for each in d.unavailable.items())
+        if late := [f"{device} {name}" for device, name, why in reasons if why == LATE]:
+            text = f"not measured this time, as time ran out: {', '.join(late)}"
+            warning = Warning("unmeasured", text, "raise --budget")
+            context.record(ev.WarningRaised, warning=warning)
         known = _with_sustained(own, context)
         if not request.threads:
             raising = disturbed if request.again else FIELDS

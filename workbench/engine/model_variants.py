@@ -78,18 +78,14 @@ class ModelVariants:
                 seconds=deadline_s,
             )
         except WorkerFailed as failure:
-            if failure.reason.code in NOT_USABLE:
-                raise UsageError(self._refusal(failure.reason)) from None
-            raise
+            if failure.reason.code not in NOT_USABLE:
+                raise
+            text, files = failure.reason.one_line, (question.file, question.inputs)
+            is_named = any(Path(file).name in failure.reason.message for file in files if file)
+            raise UsageError(text if is_named else f"{question.file}: {text}") from None
         self._precision = facts.precision
         self._files[facts.precision] = self._model
         return msgspec.structs.replace(facts, max_error=question.limit)
-
-    def _refusal(self, reason: Reason) -> str:
-        """The reason as one line that names the file once."""
-        files = (self.question.file, self.question.inputs)
-        is_named = any(Path(file).name in reason.message for file in files if file)
-        return reason.one_line if is_named else f"{self.question.file}: {reason.one_line}"
 
     def prepare(self, facts: ModelFacts) -> tuple[ModelFacts, dict[str, int]]:
         """The facts after preparation, and the number of nodes that can be quantised, by type;

@@ -77,7 +77,9 @@ class TraceFile:
             return None
         file = str(target.named)
         if not self.events:
-            text = f"{file} was not written: nothing was profiled{_why_unprofiled(report)}"
+            why = [c.unprofiled.message for c in report.candidates.values() if c.unprofiled]
+            text = f"{file} was not written: nothing was profiled"
+            text += f": {'; '.join(dict.fromkeys(why))}" if why else ""
             return Warning("no_trace", text, "raise --budget or choose other candidates")
         try:
             target.write(self.dump(), is_ending=lambda: control.is_ending)
@@ -88,12 +90,6 @@ class TraceFile:
         command = shlex.join(["workbench", *replace(request, trace=None).arguments()])
         nsys = f"nsys profile --trace=cuda,nvtx,osrt --output=workbench {command}"
         return Trace(file=file, nsys=nsys if on_gpu else None)
-
-
-def _why_unprofiled(report: Report) -> str:
-    """`: this backend has no profiler`, each reason once; empty where none is known."""
-    reasons = [c.unprofiled.message for c in report.candidates.values() if c.unprofiled is not None]
-    return f": {'; '.join(dict.fromkeys(reasons))}" if reasons else ""
 
 
 @dataclass
