@@ -210,12 +210,6 @@ class WorkerProcess(LineProcess):
         self.kill()
 
 
-def _compiled_in(scratch: Path) -> Path:
-    """The folder for compiled code, or one that lasts for this run if that cannot be written."""
-    kept = compiled_folder()
-    return kept if can_be_written(kept) else scratch / "compiled"
-
-
 def _environment(
     key: WorkerKey, device: str, settings: WorkerSettings, side: Side, scratch: Path
 ) -> dict[str, str]:
@@ -235,7 +229,8 @@ def _environment(
     threads = key.threads or min(settings.threads, len(near) or settings.threads)
     environment.update(dict.fromkeys(variables, str(threads)))
     environment[GPU_CORES] = json.dumps(settings.gpu_cores if near else {})
-    compiled = _compiled_in(scratch)
+    kept = compiled_folder()
+    compiled = kept if can_be_written(kept) else scratch / "compiled"  # which lasts for this run
     environment.setdefault(COMPILED, str(compiled))
     environment.setdefault(onnx_gpu.CACHE, str(compiled / "tensorrt"))
     if device == "cpu" and settings.hide_gpus:

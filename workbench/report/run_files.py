@@ -1,7 +1,7 @@
 """Opens a run from disk: a JSON document, a journal, the id of an earlier run, or `last`."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,7 +77,13 @@ def _first_readable(ids: Iterable[str]) -> OpenedRun:
 def read_journal(path: Path) -> OpenedRun:
     """The run in a journal; JournalError says what is wrong with it."""
     events = journal.read(path)
-    flaw = next(_flaws(events), None)
+    flaw: str | None = None
+    for event in events:
+        if isinstance(event, ev.RacePlanned) and event.point:
+            sizes = [{"batch", *case.params} for case in event.cases]
+            if not sizes or not all(sizes_of >= event.point.keys() for sizes_of in sizes):
+                flaw = f"{event.scenario} is at a point of sizes that its cases do not have"
+                break
     try:
         report = Report() if flaw else Report.of(events)
         largest = (found.case for found in report.largest_batches)
@@ -88,14 +94,6 @@ def read_journal(path: Path) -> OpenedRun:
     if flaw is not None:
         raise JournalError(f"{path} is not the journal of a run: {shown(flaw)}")
     return OpenedRun(report, events)
-
-
-def _flaws(events: Iterable[ev.AnyEvent]) -> Iterator[str]:
-    for event in events:
-        if isinstance(event, ev.RacePlanned) and event.point:
-            sizes = [{"batch", *case.params} for case in event.cases]
-            if not sizes or not all(sizes_of >= event.point.keys() for sizes_of in sizes):
-                yield f"{event.scenario} is at a point of sizes that its cases do not have"
 
 
 def read_document(path: Path) -> Report:
