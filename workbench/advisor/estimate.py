@@ -98,8 +98,7 @@ def estimate(points: Mapping[float, Point], size: float, work: Work) -> Estimate
 
 
 def held_out_error(points: Sequence[Point], model: Model) -> float | None:
-    """The largest error at inner points that are estimated from their neighbours; None if one
-    cannot be estimated."""
+    """The largest error at inner points, estimated from their neighbours; None if one cannot be."""
     worst = 0.0
     for first, held_out, last in zip(points, points[1:], points[2:], strict=False):
         place = model.place(held_out.work, first.work, last.work)

@@ -47,8 +47,7 @@ def compiled_folder() -> Path:
 
 
 def knows_compiler() -> bool:
-    """Whether an earlier compilation left torch's facts about the compiler and its precompiled
-    headers."""
+    """Whether an earlier compilation left torch's facts about the compiler and its headers."""
     return any(compiled_folder().glob("precompiled_headers/*.gch"))
 
 
