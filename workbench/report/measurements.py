@@ -8,8 +8,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import msgspec
-
 from ..records.document import (
     Against,
     BlockShape,
@@ -31,24 +29,16 @@ DRIFT = 0.03  # relative change from the first third of the blocks to the last
 OVERHEAD = 0.01  # share of a step that the timing loop itself takes
 
 
-def with_samples(measured: Measurement, candidate: Candidate) -> Measurement:
-    """The measurement with every sample that the candidate's blocks hold."""
-    return msgspec.structs.replace(
-        measured,
-        samples_s=candidate.samples_s,
-        blocks=[
-            BlockShape(block.round, len(block.samples_s), block.metrics.get(ENERGY))
-            for block in candidate.blocks
-        ],
-        lead_in_s=[value for block in candidate.blocks for value in block.lead_in_s],
-    )
-
-
 def statistics(
-    candidate: Candidate, row: Sequence[Candidate], warned: list[Warning], ceilings: Ceilings | None
+    candidate: Candidate,
+    row: Sequence[Candidate],
+    warned: list[Warning],
+    ceilings: Ceilings | None,
+    *,
+    with_samples: bool,
 ) -> Measurement:
-    """The measurement of a candidate in its `row` and under `ceilings`, without its samples."""
-    samples = candidate.ordered_s
+    """The measurement of a candidate in its `row` and under `ceilings`."""
+    samples, blocks = candidate.ordered_s, candidate.blocks if with_samples else []
     n = len(samples)
     center = stats.median(samples) if n else None
     fast = stats.quantile(samples, 0.10) if n else None
@@ -60,9 +50,9 @@ def statistics(
         id=candidate.case.id,
         status=candidate.status,
         scenario=candidate.scenario,
-        samples_s=[],
-        blocks=[],
-        lead_in_s=[],
+        samples_s=candidate.samples_s if with_samples else [],
+        blocks=[BlockShape(b.round, len(b.samples_s), b.metrics.get(ENERGY)) for b in blocks],
+        lead_in_s=[value for block in blocks for value in block.lead_in_s],
         n=n,
         median_s=center,
         ci95_s=candidate.interval,

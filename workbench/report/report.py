@@ -33,7 +33,7 @@ from ..records.model import ModelReport
 from ..records.reason import Reason, Warning
 from ..records.verdict import Verdict
 from .candidate import Candidate, Row, price_of
-from .measurements import measurement_warnings, statistics, with_samples
+from .measurements import measurement_warnings, statistics
 from .sweeps import sweeps
 
 KEPT = 24  # readings of each sensor
@@ -202,10 +202,12 @@ class Report:
         candidate.call_overhead_s = event.call_overhead_s
         self.current_case = event.case
 
-    def statistics(self, candidate: Candidate) -> Measurement:
-        """The candidate as it appears in the document, without its samples."""
+    def statistics(self, candidate: Candidate, *, with_samples: bool = False) -> Measurement:
+        """The candidate as it appears in the document."""
         row, warned = self.rows[candidate.scenario], self.measurement_warnings(candidate)
-        return statistics(candidate, row.candidates, warned, self.ceilings)
+        return statistics(
+            candidate, row.candidates, warned, self.ceilings, with_samples=with_samples
+        )
 
     def disturbances(self, row: Row) -> list[Warning]:
         """The warnings on the whole race of a row, such as a busy machine."""
@@ -258,7 +260,7 @@ class Report:
     def each_measurement(self) -> Iterator[Measurement]:
         """The measurements one by one, since all at once may fill the memory."""
         return (
-            with_samples(self.statistics(candidate), candidate)
+            self.statistics(candidate, with_samples=True)
             for row in self.rows.values()
             for candidate in row.candidates
         )
