@@ -226,17 +226,11 @@ class Engine:
     def _cut_short(self, cause: str) -> None:
         """Record how far each case and row got."""
         for row in self.report.rows.values():
+            assert self._context is not None  # it is made before rows are planned
             for candidate in [c for c in row.candidates if not c.ended]:
                 has_begun = candidate.blocks or self._request.largest_batch
-                self._emit(
-                    ev.CaseFinished(
-                        at_s=self._control.now(),
-                        case=candidate.case.id,
-                        scenario=row.plan.scenario,
-                        status=CANCELLED,
-                        reason=CANCELLED_IN_RACE if has_begun else NOT_BEGUN,
-                    )
-                )
+                reason = CANCELLED_IN_RACE if has_begun else NOT_BEGUN
+                self._context.finish(candidate.case.id, row.plan.scenario, CANCELLED, reason)
         for plan in self._rows:
             known = self.report.rows.get(plan.scenario.id)
             if known is not None and known.verdict is None:
