@@ -1,7 +1,6 @@
 """When the cases of a row enter its race."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import zip_longest
 
 from ..contract import Case
@@ -10,27 +9,18 @@ from ..planning.plan import RowPlan
 from ..records.machine import Cpu
 
 
-@dataclass(frozen=True)
-class EntryOrder:
-    """The cases of a row by when they enter its race."""
+def entry_order(plan: RowPlan, cpu: Cpu) -> tuple[list[Case], list[Case], list[Case]]:
+    """The cases that enter the race at once, those that enter late, and those for reference only.
 
-    first: list[Case]
-    # Precisions that this CPU only emulates enter once the others are decided: preparing one can
-    # take a hundred times as long, and a timeout kills the worker that it shares with them.
-    late: list[Case]
-    # Reference-only precisions race last, among themselves, in the time that the decision leaves.
-    reference_only: list[Case]
-
-
-def entry_order(plan: RowPlan, cpu: Cpu) -> EntryOrder:
-    """When each case enters; compiled ones come last in each group, so that the others are ready
-    if compiling takes too long.
-
+    Precisions that this CPU only emulates enter once the others are decided: preparing one can
+    take a hundred times as long, and a timeout kills the worker that it shares with them.
+    Reference-only precisions race last, among themselves, in the time that the decision leaves.
     All cases enter at once in a row that ends without a pick, or that would begin without any.
+    Compiled ones come last in each group, so that the others are ready if compiling takes too long.
     """
     cases = sorted(plan.cases, key=lambda case: case.is_compiled)
     if not plan.decides:
-        return EntryOrder(cases, [], [])
+        return cases, [], []
     reference_only = [c for c in cases if c.precision in plan.scenario.reference_only]
     if len(reference_only) == len(cases):
         reference_only = []
@@ -38,7 +28,7 @@ def entry_order(plan: RowPlan, cpu: Cpu) -> EntryOrder:
     late = [case for case in deciding if small_probe_of(case, plan.workload, cpu)]
     if len(late) == len(deciding):
         late = []
-    return EntryOrder([case for case in deciding if case not in late], late, reference_only)
+    return [case for case in deciding if case not in late], late, reference_only
 
 
 def by_promise(cases: Iterable[Case]) -> list[Case]:

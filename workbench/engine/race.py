@@ -38,7 +38,8 @@ class Race:
         self._blocks = BlockRunner(plan, context, self.preparation, self._budget)
         self._active: list[PreparedCase] = []  # still racing
         self._late: list[Case] = []  # to enter once the others are decided
-        self._order = entry_order(plan, context.machine.cpu)
+        order = entry_order(plan, context.machine.cpu)
+        self._first, self._usually_late, self._reference_only = order
         self._is_deciding = True  # until the reference-only precisions race
         self._number = 0  # index of the next round
         self._began_s = context.now()
@@ -63,7 +64,7 @@ class Race:
                 self.preparation.finish(case, "skipped", self.preparation.refusals.untried(case))
             self._late = []
             decided, self._active, self._is_deciding = self._active, [], False
-            self._enter(self._order.reference_only, REFERENCE_COST * self.preparation.longest_s)
+            self._enter(self._reference_only, REFERENCE_COST * self.preparation.longest_s)
             self._run_rounds()
             self._make_up()
         finally:
@@ -223,16 +224,16 @@ class Race:
         return disturbance
 
     def _enter_first(self) -> None:
-        order = self._order
-        for case in in_turns(by_promise(order.first) if self._plan.decides else order.first):
+        first = self._first
+        for case in in_turns(by_promise(first) if self._plan.decides else first):
             if self._gives_up(case):
                 self._late.append(case)
             else:
                 self._make_room(case)
                 self._enter([case])
         self._give_back()  # preparing may have taken less than `_make_room` allowed
-        self._active.sort(key=lambda prepared: order.first.index(prepared.case))
-        self._late += filter(self.preparation.is_worth_it, order.late)
+        self._active.sort(key=lambda prepared: first.index(prepared.case))
+        self._late += filter(self.preparation.is_worth_it, self._usually_late)
 
     def _gives_up(self, case: Case) -> bool:
         """Whether a further candidate of a GPU must wait until the others are decided, since its
@@ -329,7 +330,7 @@ class Race:
 
     def _standings(self, racing: Sequence[PreparedCase], rounds: int) -> Standings:
         # The race for the decision and that of the reference-only precisions are separate.
-        apart = {case.id for case in self._order.reference_only}
+        apart = {case.id for case in self._reference_only}
         measured = [candidate for candidate in self._row_candidates() if candidate.blocks]
         return Standings(
             plan=self._plan,
