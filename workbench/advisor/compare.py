@@ -33,26 +33,21 @@ class RunSide:
 
     def __init__(self, name: str, report: Report) -> None:
         self.name, self.report = name, report
-        self.cases: dict[str, list[Candidate]] = {}  # by case id, from all rows that have it
-        self.disturbed: dict[str, str] = {}  # scenario to code of a warning
-        for row in report.rows.values():
-            for candidate in row.candidates:
-                if candidate.is_valid:
-                    self.cases.setdefault(candidate.case.id, []).append(candidate)
-            for warning in report.disturbances(row):
-                self.disturbed[row.plan.scenario] = warning.code
-        groups = (group for case in self.cases for group in self.timed(case).values())
+        rows = report.rows.values()
+        valid = [candidate for row in rows for candidate in row.candidates if candidate.is_valid]
+        self.simulated = any(candidate.simulated for candidate in valid)
+        # By case id and how their samples were timed, from all rows that have the case.
+        self.cases: dict[str, dict[Timing, list[Candidate]]] = {}
+        for candidate in valid:
+            timed = self.cases.setdefault(candidate.case.id, {})
+            timed.setdefault(_timing(candidate), []).append(candidate)
+        # Scenario to code of a warning.
+        self.disturbed = {r.plan.scenario: w.code for r in rows for w in report.disturbances(r)}
+        groups = (group for timed in self.cases.values() for group in timed.values())
         self.spread = unpaired.round_spread(map(_rounds, groups))
         head, spread = report.document([]), self.spread and math.sqrt(self.spread[0])
         machine, software, version = head.machine, head.software, head.tool.version
         self.run = ComparedRun(name, head.run, version, machine, software, spread)
-
-    def timed(self, case: str) -> dict[Timing, list[Candidate]]:
-        """The candidates of a case by how their samples were timed."""
-        found: dict[Timing, list[Candidate]] = {}
-        for candidate in self.cases[case]:
-            found.setdefault(_timing(candidate), []).append(candidate)
-        return found
 
     def origin(self, candidate: Candidate) -> str:
         """The id of the run that measured it."""
@@ -117,7 +112,7 @@ def _case(first: RunSide, other: RunSide, case: str, fail_on: float | None) -> C
 
 def _pair(first: RunSide, other: RunSide, case: str) -> tuple[list[Candidate], list[Candidate]]:
     """The candidates of a case that both runs timed in the same way; may be empty."""
-    one, two = first.timed(case), other.timed(case)
+    one, two = first.cases[case], other.cases[case]
     alike = next((timing for timing in one if timing in two), None)
     if alike is None:
         return next(iter(one.values())), next(iter(two.values()))
@@ -171,9 +166,7 @@ def _doubt(side: RunSide, candidates: Sequence[Candidate]) -> Reason | None:
 
 
 def _warnings(first: RunSide, other: RunSide) -> Iterator[Warning]:
-    sides = (first, other)
-    posed = [s.name for s in sides if any(c.simulated for case in s.cases.values() for c in case)]
-    if posed:
+    if posed := [side.name for side in (first, other) if side.simulated]:
         have = " and ".join(posed) + (" have" if posed[1:] else " has")
         text = f"{have} simulated devices, whose times say nothing about hardware"
         yield Warning("simulated", text, "compare runs of real devices")
