@@ -116,9 +116,6 @@ def break_even(
     return steps if math.isfinite(steps) else None
 
 
-# ------------------------------------------------------------------ words
-
-
 def sentences(verdict: Verdict) -> list[str]:
     """One sentence for each break-even point of a verdict."""
     noun = "run" if verdict.objective == "time_to_result" else "step"

@@ -72,9 +72,6 @@ def eliminated_by_first_block(summary: RaceSummary | None, case: str | None) -> 
     return next((e for e in left if e.id == case and e.rounds and e.code in BY_FIRST_BLOCK), None)
 
 
-# ------------------------------------------------------------------ words
-
-
 def summary_text(summary: RaceSummary) -> str:
     """`decided after 14 rounds; eliminated: cpu torch fp32 t1 after 3 (1.41x slower than ...)`."""
     parts = [ended_text(summary.rounds, summary.ended_by)]

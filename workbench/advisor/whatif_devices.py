@@ -116,9 +116,6 @@ def _sizes(batch: int | None, params: Mapping[str, ParameterValue]) -> dict[str,
     return {**({} if batch is None else {"batch": batch}), **params}
 
 
-# ----------------------------------------------------------------- recorded
-
-
 def _recorded(row: RowPlan, request: Request, asked: str, recording: Recording) -> WhatIf | None:
     """The fastest recorded candidate that this row could pick, at the size of the row."""
     rows: dict[str | None, dict[str, Recorded]] = {}
@@ -177,9 +174,6 @@ def _differing(row: RowPlan, case: Case) -> dict[str, ParameterValue | None]:
     here, there = _sizes(row.scenario.batch, row.scenario.params), _sizes(case.batch, case.params)
     names = dict.fromkeys([*here, *there])
     return {name: there.get(name) for name in names if here.get(name) != there.get(name)}
-
-
-# ---------------------------------------------------------------- estimated
 
 
 def _estimated(

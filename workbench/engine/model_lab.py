@@ -121,8 +121,6 @@ class ModelLab:
             else:
                 yield gpu
 
-    # ------------------------------------------------------------ afterwards
-
     def conclude(self, row: Row, profiling: Profiling) -> None:
         """Explain the race and save the best variant, if there is a pick."""
         pick, search, context = row.picked, self.search, self.context

@@ -53,8 +53,6 @@ class ModelVariants:
     _files: dict[str, str] = field(default_factory=dict)  # by label
     _failed: set[Recipe] = field(default_factory=set)
 
-    # ---------------------------------------------------------- the model
-
     def inspect(self, given: str | None = None) -> ModelFacts:
         """The facts about the model; UsageError if it or an option cannot be used, WorkerFailed if
         the worker fails.
@@ -106,8 +104,6 @@ class ModelVariants:
         except WorkerFailed as failure:
             self.left_out["other providers"] = failure.reason.message
             return {}
-
-    # ---------------------------------------------------------- its variants
 
     def build(self, recipe: Recipe, until_s: float) -> bool:
         """Whether the file of `recipe` exists, after building it before `until_s` if necessary."""
@@ -193,8 +189,6 @@ class ModelVariants:
 
     def _label(self, recipe: Recipe) -> str:
         return self._precision if recipe == ORIGINAL else recipe.label
-
-    # ---------------------------------------------------------- requests
 
     @property
     def _model(self) -> str:

@@ -162,8 +162,6 @@ class CandidateSearch(VariantSearch, CandidateSource):
         self.waiting = [proposal for proposal in self.waiting if proposal.recipe != ORIGINAL]
         return self.admit(given, scenario, until_s) or self.next((), scenario, until_s)
 
-    # --------------------------------------------------------- the race asks
-
     def files(self, case: Case) -> Mapping[str, str]:
         return self.variants.files(case)
 

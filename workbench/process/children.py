@@ -217,9 +217,6 @@ def _kill_family() -> None:
                 os.kill(pid, signal.SIGKILL)
 
 
-# ------------------------------------------------------------------ words
-
-
 def describe_exit(code: int) -> str:
     """An exit code in words: `exit code 1`, `killed by SIGKILL`."""
     if code >= 0:

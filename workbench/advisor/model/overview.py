@@ -105,9 +105,6 @@ def ranked_candidates(report: Report) -> list[RankedCandidate]:
     return found
 
 
-# ---------------------------------------------------------- what to ship
-
-
 def recommendation(report: Report) -> list[str]:
     """The variant to ship, its gain and any tie, or why there is no recommendation."""
     row, model = report.subject_row, report.model

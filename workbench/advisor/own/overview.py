@@ -57,9 +57,6 @@ def _above(candidate: Candidate) -> str:
     return f"above the limit of {error_text(accuracy.limit)}"
 
 
-# ------------------------------------------------------------- what to do
-
-
 def recommendation(report: Report) -> list[str]:
     """The device and the way to run the code, the gain, and all that qualifies it."""
     rows, code = report.subject_rows, report.code
@@ -153,9 +150,6 @@ def _ways(case: Case, own: str) -> list[str]:
         quantised = "-".join(filter(None, (precision, case.quantization)))
         parts = [f"{LIBRARIES[case.backend]} {quantised}"]
     return parts + settings_in_words(case)
-
-
-# ------------------------------------------------------- parts of the advice
 
 
 def flips(report: Report, *, trains: bool = False) -> list[str]:
