@@ -15,10 +15,9 @@ from ..report.candidate import CANCELLED, Candidate
 from ..stats.samples import MIN_PAIRS
 from .blocks import BlockRunner
 from .context import RunContext, Share
-from .entry import by_promise, entry_order, in_turns
 from .overhead import PREPARING
 from .preparation import Preparation, PreparedCase
-from .schedule import RoundBudget
+from .schedule import RoundBudget, by_promise, entry_order, in_turns
 
 MOST_ROUNDS = 40
 REFERENCE_ROUNDS = 5  # for reference-only precisions
