@@ -34,9 +34,8 @@ from ..text.output import say
 from ..worker.code import COMMAND, Code
 from .context import SLACK_S
 from .exit_codes import BEYOND, CUT_SHORT, FAILED, OK
-from .opening import opened
+from .opening import opened, row_source
 from .overhead import OverheadMeter
-from .row_sources import row_source
 
 SHARED = "both sides need it"  # a GPU that may admit one process at a time
 FEW = Reason(BUDGET, "too few pairs of processes: raise --budget")

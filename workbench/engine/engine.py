@@ -32,12 +32,11 @@ from .crossovers import search_crossovers
 from .event_stream import EventStream
 from .exit_codes import exit_code
 from .largest_batch import check_alone, search_rows
-from .opening import opened
+from .opening import RowSource, opened, row_source
 from .overhead import CLOSING, IDLE, PREPARING, STARTING, OverheadMeter
 from .profiling import Profiling, TraceFile
 from .race import Race
 from .races import Races
-from .row_sources import RowSource, row_source
 
 # The settings on which the answer of a row depends, apart from its cases.
 RULES = attrgetter("reference_only", "objective", "prices", "limits")

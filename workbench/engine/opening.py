@@ -1,12 +1,17 @@
-"""The opening of a run: its machine, with the simulated GPUs that it asks for, and its workers."""
+"""The opening of a run: its machine, with the simulated GPUs that it asks for, its workers, and
+where its rows come from: scenarios, workloads, ceilings, or the user's model or code."""
 
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import msgspec
 
 from ..machine import detect
 from ..machine.nvidia.probe_client import DEADLINE_S
+from ..planning import ceiling_rows
+from ..planning.cases import fill_cases
+from ..planning.plan import RowPlan
 from ..planning.request import NAME_PYTHON, Request, fake_devices
 from ..planning.usage import UsageError
 from ..pool.control import FIRST, Control
@@ -15,9 +20,15 @@ from ..pool.worker_process import WorkerSettings
 from ..records import events as ev
 from ..records.comparison import Side
 from ..records.machine import Gpu, Machine, Software
+from ..report.candidate import Row
 from ..report.report import Report
+from ..worker.session_options import ONNX_BACKENDS
+from . import ceilings
 from .context import SLACK_S, RunContext
+from .model_lab import ModelLab
 from .overhead import OverheadMeter
+from .own_code import OwnCode
+from .profiling import Profiling
 from .telemetry import MachineTelemetry
 
 LEAST_S = 1.0  # to detect the machine, however short the budget is
@@ -84,3 +95,41 @@ def settings_of(
         gpu_cores={g.device or "": g.worker_cores for g in machine.gpus if g.worker_cores},
         exclusive=machine.exclusive,
     )
+
+
+@dataclass
+class TableRows:
+    """Scenarios, workloads or kinds of ceilings, one row each."""
+
+    _context: RunContext
+    _rows: list[RowPlan]
+    reserved_s: float = 0.0  # seconds that the races leave for what follows them
+
+    def rows(self) -> list[RowPlan]:
+        """The rows with their candidates; UsageError if the request cannot be met here."""
+        request, machine = self._context.request, self._context.machine
+        if not request.ceilings:
+            fill_cases(self._rows, request, machine, self._context.software.packages)
+            return self._rows
+        rows = ceiling_rows.requested_rows(request, machine)
+        products = sum(ceilings.is_gpu_product(case) for row in rows for case in row.cases)
+        self.reserved_s = min(ceilings.SUSTAINED_S * products, request.budget / 3)
+        return rows
+
+    def conclude(self, row: Row, profiling: Profiling) -> None:
+        """Finish a row after its verdict, while the workers still hold its cases."""
+
+
+RowSource = TableRows | ModelLab | OwnCode
+
+
+def row_source(context: RunContext, rows: list[RowPlan]) -> RowSource:
+    """The source for this run; `rows` are planned but have no candidates yet."""
+    request = context.request
+    if request.question is None:
+        return TableRows(context, rows)
+    (row,) = rows
+    wanted = request.backends or ("onnxruntime", *context.software.packages)
+    backends = tuple(name for name in ONNX_BACKENDS if name in wanted)
+    kind = OwnCode if request.model is None else ModelLab
+    return kind(context, row, backends)
