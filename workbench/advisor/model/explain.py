@@ -15,8 +15,6 @@ from ...report.candidate import Candidate, candidate_name
 from ...report.report import Report
 from ...stats.objectives import UNTIMED
 from ...text import units
-from ...text.units import times
-from ..comparison import better, worse
 from ..ranking import gain_over, gain_text
 
 CONVERSIONS = "quantise, dequantise"
@@ -110,18 +108,11 @@ def _headline(candidate: Candidate, given: Candidate) -> str:
     gained = gain_over(given, candidate)
     if gained is None:
         return f"{name} cannot be compared with {other}: no {candidate.objective} was measured."
-    factor, ratio, least = gained
+    ratio = gained.ratio
     if ratio is not None and ratio.low <= 1 <= ratio.high:
         apart = units.apart(ratio.value, ratio.interval)
         return f"{name} and {other} cannot be distinguished: {apart}."
-    if ratio is not None and ratio.low > 1 and least is not None:
-        return f"{name} is {gain_text(gained, candidate.objective, other)}."
-    word = (better if factor > 1 else worse)(candidate.objective)
-    if ratio is None:
-        few = "after one or two rounds only"
-        return f"{name} is {units.lead(factor)} {word} than {other}, {few}."
-    lead = ratio if factor > 1 else ratio.inverse()
-    return f"{name} is {times(lead.value, lead.interval)} {word} than {other}."
+    return f"{name} is {gain_text(gained, candidate.objective, other)}."
 
 
 def _too_far_off(candidate: Candidate, facts: ModelFacts) -> Iterator[str]:
