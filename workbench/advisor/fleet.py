@@ -55,8 +55,7 @@ def is_complete(fleet: FleetDocument) -> bool:
 
 
 def _typed(nodes: Sequence[FleetNode]) -> list[FleetNode]:
-    """Give each machine that the plan does not name the planned type of equal machines, else one
-    of its own."""
+    """Give each machine without a planned type that of equal planned machines, else its own."""
     planned = {node.run.machine: node.node_type for node in nodes if node.run and node.node_type}
     machines = [node.run.machine if node.run else "unknown" for node in nodes]
     return [

@@ -160,8 +160,7 @@ class ABRun:
             raise _failure(side, Reason("wrong_result", f"{text}, limit {check.limit:g}"))
 
     def _block_s(self, case: Case, side: Side) -> float:
-        """The median step of one turn in seconds; the turn is repeated if a pause or a suspend
-        interrupted it."""
+        """The median step of one turn in seconds; a turn with a pause or a suspend is repeated."""
         block = {"case": case.id, "min_samples": 1, "settle_s": kind_of(case.device).settle_s}
         while True:
             answer = self._ask(case, side, Block, op="block", seconds=BLOCK_S, **block)

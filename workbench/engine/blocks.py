@@ -91,8 +91,7 @@ class BlockRunner:
         return reason is None
 
     def _renew(self, prepared: PreparedCase) -> bool:
-        """Load the case into a fresh worker; the time left does not matter while nothing of the row
-        is measured."""
+        """Load the case into a fresh worker, however late while nothing of the row is measured."""
         report = self._context.report
         is_measured = any(report.candidates[case.id].blocks for case in self._plan.cases)
         fresh = self._preparation.prepare(prepared.case, 0.0 if is_measured else -math.inf)

@@ -171,8 +171,7 @@ def raised(ceilings: Ceilings, report: Report) -> Ceilings:
 def kept_or_measured(
     fingerprint: str, context: RunContext, race: Callable[[list[RowPlan], float], Report]
 ) -> Ceilings | None:
-    """The ceilings kept for this machine, after measuring those that are missing if the budget is
-    at least that of a table.
+    """The kept ceilings, after measuring missing ones if the budget is at least that of a table.
 
     `race` measures rows within a share of the budget, in a report of their own.
     """

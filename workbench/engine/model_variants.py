@@ -54,8 +54,7 @@ class ModelVariants:
     _failed: set[Recipe] = field(default_factory=set)
 
     def inspect(self, given: str | None = None) -> ModelFacts:
-        """The facts about the model; UsageError if it or an option cannot be used, WorkerFailed if
-        the worker fails.
+        """The facts about the model; UsageError if it or an option is unusable, or WorkerFailed.
 
         `given` is a folder with its inputs and reference outputs.
         """
@@ -121,8 +120,7 @@ class ModelVariants:
         return isinstance(made, Made)
 
     def mix(self, recipe: Recipe, seconds: float) -> Recipe | None:
-        """`recipe` without the nodes that take its error over the limit; None if no such mix was
-        found within `seconds`."""
+        """`recipe` without the nodes that take its error over the limit; None if none is found."""
         asked = {"metric": self.question.metric, "limit": self.question.limit}
         label, limit_s = f"{recipe.label}-mixed", seconds + OVER_S
         made = self._made(recipe, label, Mixed, limit_s, op="mixed", seconds=seconds, **asked)

@@ -97,8 +97,7 @@ class Preparation:
         """Load one case into its worker, by `reserve_s` seconds before the end of the run, which
         are for the turns of the others.  A worker that already holds cases has until the end.
 
-        None if it cannot race, or if no more than `need_s` seconds are left to the row; the reason
-        is then in the report.
+        None, and the reason in the report, if it cannot race or only `need_s` seconds are left.
         """
         # To end a worker early would take the cases that it holds out of the race.
         self._reserve_s = 0.0 if self._context.pool.held(self._key(case)) else max(0.0, reserve_s)
@@ -110,8 +109,7 @@ class Preparation:
         return None
 
     def is_worth_it(self, case: Case) -> bool:
-        """False if a reduced precision is far slower than FP32 at a small size; the reason is then
-        in the report."""
+        """False, with the reason in the report, if it is far slower than FP32 at a small size."""
         if self._share.until_s <= self._context.now():
             return True  # no time to probe it
         with self._ending(case):
@@ -198,8 +196,7 @@ class Preparation:
     def _ask_worker(self, case: Case, warm_up_s: float) -> Prepared:
         """Have the worker build, check and warm up one case.
 
-        If a pause interrupted it, a fresh worker repeats it, since start-up times would include
-        the pause.
+        After a pause a fresh worker repeats it, since start-up times would include the pause.
         """
         context, scenario, source = self._context, self._plan.scenario, self._plan.source
         began_s, deadline_s = context.now(), self._deadline_s(self._prepare_deadline_s(case))

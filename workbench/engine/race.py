@@ -255,8 +255,7 @@ class Race:
         return self._enter(late, need_s)
 
     def _enter_joining(self) -> bool:
-        """Let cases enter that may beat a leader, or that the source proposes; False if there are
-        none."""
+        """Let cases enter that may beat a leader or that the source proposes; False without any."""
         plan, context, left_s = self._plan, self._context, self._left_s()
         candidates = self._row_candidates()
         cases = refinements.due(plan, candidates) if left_s > self.preparation.longest_s else []
@@ -298,8 +297,7 @@ class Race:
                     prepared.deferred = eliminated.reason
 
     def _remove(self, leaving: dict[str, Eliminated], standings: Standings) -> None:
-        """Eliminate all of `leaving`, except a slow baseline: it keeps racing, but the race may
-        end without it."""
+        """Eliminate all of `leaving`; a slow baseline races on, but the race may end without it."""
         source = self._plan.source
         baseline = source.baseline(standings.candidates) if source is not None else None
         by_id = {prepared.case.id: prepared for prepared in self._active}

@@ -215,8 +215,7 @@ class MachineTelemetry:
 
 
 def _counted_power(readings: list[_Reading], turns: list[Span]) -> float | None:
-    """Mean watts over the intervals between readings that lie almost wholly in these turns; None if
-    they are too short."""
+    """Mean watts between readings while almost only these turns ran; None if that was too short."""
     energy_j = time_s = 0.0
     for one, two in pairwise(r for r in readings if r.state.energy_j is not None):
         between = two.at_s - one.at_s

@@ -31,8 +31,7 @@ NO_TURN = Reason(BUDGET, "no time was left for its turn", "raise --budget or rac
 
 
 def worker_key(case: Case, scenario: Scenario | None = None) -> WorkerKey:
-    """The worker of `case`: shared with others, or its own if `scenario` requires that or the case
-    may crash its worker."""
+    """The worker of `case`: shared, or its own if `scenario` requires that or it may crash."""
     on_gpu, words = case.device_kind == "gpu", case.mode_words
     # A failed capture of a CUDA graph ends its process; see `isolates` for the others.
     is_risky = case.is_compiled or case.tuning.get("workers") or (on_gpu and "graph" in words)

@@ -209,8 +209,7 @@ def one_thread_per_core(cpu: Cpu) -> int | None:
 
 
 def useful_thread_counts(cpu: Cpu, requested: Sequence[int] = ()) -> tuple[int, ...]:
-    """The requested counts, else powers of two and the numbers of physical and of all usable cores;
-    the largest first."""
+    """The requested counts, else powers of two and the physical and usable cores; largest first."""
     if requested:
         return tuple(sorted(set(requested), reverse=True))
     cores = cpu.effective_cores

@@ -133,8 +133,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def exit_code(process: subprocess.Popen[bytes], within_s: float = 0.0) -> int | None:
-    """The exit code if the child ends in time, else None.  It is not reaped, so that `kill` still
-    reaches its group."""
+    """The exit code if the child ends in time, else None; not reaped, so `kill` still works."""
     until = time.monotonic() + within_s
     while process.returncode is None:
         if not hasattr(os, "waitid"):  # macOS before Python 3.13

@@ -1,5 +1,4 @@
-"""Child processes that communicate in lines: `QueryProcess` only answers, `LineProcess` also takes
-requests.
+"""Children that speak in lines: `QueryProcess` only answers, `LineProcess` also takes requests.
 
 NVML can crash or hang on a lost GPU, a workload can run out of memory, and a foreign interpreter
 can do anything; none of that may harm this process.
@@ -67,8 +66,7 @@ class QueryProcess:
             fcntl.fcntl(self._pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
     def line(self, deadline_s: float, *, since_start: bool = False) -> bytes | Ended:
-        """The next line, if it comes within `deadline_s` from now or from the child's start; after
-        `Ended` there are no more."""
+        """The next line within `deadline_s` from now or the child's start; none after `Ended`."""
         waited_s = time.monotonic() - self._began if since_start else 0.0
         line = self.poll(max(0.0, deadline_s - waited_s))
         if line is None:
@@ -197,8 +195,7 @@ class LineProcess(LineChannel):
         return log_tail(self._log)
 
     def reap(self, within_s: float = _REAP_S) -> int | None:
-        """The exit code of a killed child, whose log and socket are closed; None if the kernel does
-        not end it in time."""
+        """The exit code of a killed child, whose log and socket are closed; None if it lives on."""
         self.socket.close()
         self._log.close()
         return children.reap(self.process, within_s)

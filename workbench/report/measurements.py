@@ -1,5 +1,4 @@
-"""The measurements of the document, derived from samples: statistics, fractions of ceilings, and
-warnings.
+"""The measurements of the document, from samples: statistics, fractions of ceilings, warnings.
 
 Warnings on a whole row or run come from `machine.host.disturbance` and `machine.warnings`.
 """

@@ -273,8 +273,7 @@ def _counted(sample: Sample, by_device: bool) -> float:
 
 
 def _clocks(samples: Sequence[Sample], looks: Sequence[Sample], by_device: bool) -> dict[str, Any]:
-    """Median times by each clock; `looks` began with an empty queue, and have a device timer even
-    if `samples` have none."""
+    """Median times by each clock; `looks` began with an empty queue, and have a device timer."""
     of_host, of_device = (looks, samples) if by_device else (samples, looks)
     return {
         "counted": "device" if by_device else "host",

@@ -86,8 +86,7 @@ def serialise(reply: dict[str, Any]) -> bytes:
 
 
 def empty_if_long(log: int) -> None:
-    """Empty a long log, given as a file descriptor, since code that prints in each call would fill
-    the disk."""
+    """Empty a long log, a file descriptor: code that prints in each call would fill the disk."""
     if os.fstat(log).st_size > MOST_LOGGED:
         os.ftruncate(log, 0)
         os.lseek(log, 0, os.SEEK_SET)

@@ -1,8 +1,7 @@
 """The cost of a case in a fresh process, although many cases share one worker.
 
 Only the first case of a process pays for loading kernels and for modules that a library imports
-lazily.  Preparing it a second time shows how much that was, and the amount is added to every later
-case.
+lazily.  Preparing it twice shows how much that was, and the amount is added to every later case.
 """
 
 import builtins

@@ -228,8 +228,7 @@ class Worker:
     def _memory_peak(self, task: Task) -> int | None:
         """Peak bytes of the case: resident in this process on a CPU, allocated on a GPU.
 
-        On a CPU libraries keep memory of earlier cases, so only the first case of a worker has a
-        known peak.
+        On a CPU libraries keep memory of earlier cases, so only a worker's first case has a peak.
         """
         if (elsewhere := task.memory_peak_bytes()) is not None:
             return elsewhere
