@@ -223,7 +223,7 @@ class Pool:
     def _reply(self, key: WorkerKey, deadline_s: float, kind: type[T]) -> Answer[T]:
         """The answer of an awake worker, which is then frozen."""
         worker = self._workers[key]
-        line, interrupted = self._await(key, worker, deadline_s)
+        line, interrupted = self._await(key, deadline_s)
         try:
             reply = read(line, kind)
             if absurd := absurdity(reply):  # else `workbench open` would refuse the journal
@@ -232,20 +232,17 @@ class Pool:
             text = f"it gave an answer that cannot be read: {error}"
             raise self._lost(key, "worker_died", text, gone=False) from None
         worker.compiling_since = None
+        if isinstance(reply, Failure) and reply.fatal:
+            self._remove(key, reply.reason, worker.stop)
+        else:
+            self._freeze(key)
         if isinstance(reply, Failure):
-            if reply.fatal:
-                self._remove(key, reply.reason, worker.stop)
-            else:
-                self._freeze(key, worker)
             raise WorkerFailed(reply.reason)
-        self._freeze(key, worker)
         return Answer(reply, interrupted)
 
-    def _await(
-        self, key: WorkerKey, worker: WorkerProcess, deadline_s: float
-    ) -> tuple[bytes, bool]:
+    def _await(self, key: WorkerKey, deadline_s: float) -> tuple[bytes, bool]:
         """The answer, and whether a pause interrupted it."""
-        interrupted = False
+        worker, interrupted = self._workers[key], False
         self._control.was_continued()
         until = time.monotonic() + deadline_s
         while True:
@@ -291,17 +288,12 @@ class Pool:
             each.thaw()
         return away
 
-    def _freeze(self, key: WorkerKey, worker: WorkerProcess) -> None:
-        if self._freezes and not worker.freeze():
-            self._listener.warn(
-                Warning(
-                    "not_frozen",
-                    "idle workers could not be stopped between turns and may disturb the others",
-                    "do not rely on ratios below 1.5x; on Linux, check that signals reach child"
-                    " processes",
-                    key.name,
-                )
-            )
+    def _freeze(self, key: WorkerKey) -> None:
+        if self._freezes and not self._workers[key].freeze():
+            text = "idle workers could not be stopped between turns and may disturb the others"
+            remedy = "do not rely on ratios below 1.5x; on Linux, check that signals reach child"
+            warning = Warning("not_frozen", text, f"{remedy} processes", key.name)
+            self._listener.warn(warning)
 
     def _lost(self, key: WorkerKey, code: str, text: str, *, gone: bool = True) -> WorkerFailed:
         """Remove a worker that is `gone`, or else kill it; returns the error to raise."""
