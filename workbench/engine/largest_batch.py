@@ -35,14 +35,13 @@ def check_alone(machine: Machine, cases: Sequence[Case], *, forced: bool) -> Non
         if forced or gpu.simulated or all(case.device != gpu.device for case in cases):
             continue
         if gpu.processes is None:
-            raise UsageError(
-                f"cannot see which processes use {gpu.device}: add --force if it is idle"
-            )
-        if gpu.processes:
-            count = len(gpu.processes)
-            one = count == 1
-            programs = "another process uses" if one else f"{count} other processes use"
-            risk = f"running out of memory could end {'it' if one else 'them'}"
+            text = f"cannot see which processes use {gpu.device}"
+            raise UsageError(f"{text}: add --force if it is idle")
+        if (count := len(gpu.processes)) > 0:
+            programs, them = f"{count} other processes use", "them"
+            if count == 1:
+                programs, them = "another process uses", "it"
+            risk = f"running out of memory could end {them}"
             raise UsageError(f"{programs} {gpu.device}; {risk}: wait, or add --force")
 
 

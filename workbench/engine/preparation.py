@@ -40,6 +40,7 @@ PROBE_DEADLINE_S = 10.0  # generous, since a build for a GPU takes seconds to st
 RELEASE_DEADLINE_S = 5.0
 
 COMMAND_HINT = "raise --budget, or time it until it prints a line: --until REGEX"
+DISTRUST = "do not use this combination; report it with the output of workbench doctor --json"
 FEWER = "others hold memory too: race fewer (--precision, --mode), or a smaller batch or size"
 
 
@@ -277,13 +278,9 @@ class Preparation:
         )
         if accuracy.passed:
             return PreparedCase(case, key, warmed.step_s, warmed.iterations, warmed.restore_s)
-        reason = Reason(
-            "wrong_result",
-            f"its {accuracy.metric.replace('_', ' ')} is {accuracy.value:.3g}, "
-            f"the limit is {accuracy.limit:.3g} (against {accuracy.reference})",
-            "do not use this combination; report it with the output of workbench doctor --json",
-        )
-        self.finish(case, "failed", reason)
+        text = f"its {accuracy.metric.replace('_', ' ')} is {accuracy.value:.3g}, "
+        text += f"the limit is {accuracy.limit:.3g} (against {accuracy.reference})"
+        self.finish(case, "failed", Reason("wrong_result", text, DISTRUST))
         return None
 
     # --------------------------------------------------------------- limits

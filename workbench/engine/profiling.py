@@ -30,11 +30,8 @@ OPENING = 3.0  # times as long to open a session with its profiler as without
 OPENING_S = 0.5  # least time to open it
 GAP_US = 1000.0  # gap between two candidates in the trace, in microseconds
 
-GONE = Reason(
-    "worker_died",
-    "its worker ended with another candidate",
-    "profile it alone with --mode or --precision",
-)
+ALONE = "profile it alone with --mode or --precision"
+GONE = Reason("worker_died", "its worker ended with another candidate", ALONE)
 UNSEEN = Reason("no_profiler", "its profiler does not time operators on this device")
 
 

@@ -296,8 +296,5 @@ def _intruders(device: str, watched: _Watched, own: Collection[int]) -> Iterator
     if new:
         count = "another process" if len(new) == 1 else f"{len(new)} other processes"
         message = f"{count} started on {device} during the race"
-        yield Warning(
-            "busy_gpu",
-            message,
-            "find the other processes with `nvidia-smi`, wait for them to end, and rerun",
-        )
+        remedy = "find the other processes with `nvidia-smi`, wait for them to end, and rerun"
+        yield Warning("busy_gpu", message, remedy)

@@ -101,10 +101,9 @@ def read_document(path: Path) -> Report:
     document = decode_document(path)
     measured = [m for m in document.measurements if m.n]
     if measured and not any(m.samples_s for m in measured):
-        raise JournalError(
-            f"{path} holds no samples (--no-samples), so it cannot be shown: "
-            f"open the journal, `workbench open {shown(document.run.id)}`"
-        )
+        text = f"{path} holds no samples (--no-samples), so it cannot be shown"
+        remedy = f"open the journal, `workbench open {shown(document.run.id)}`"
+        raise JournalError(f"{text}: {remedy}")
     for flaw in contradictions(document):
         raise _no_document(path, flaw)
     return report_of(document)
