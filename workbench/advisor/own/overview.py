@@ -227,8 +227,6 @@ def share_sentence(name: str, share: float, gain: float) -> str:
 
     Source: Amdahl, AFIPS Spring Joint Computer Conference 1967, pp. 483-485.
     """
-    whole = 1 / (1 - share + share / gain)
-    return (
-        f"{name} takes {units.percent(share)} of the script's time: {units.lead(gain)} faster "
-        f"there makes the script {units.lead(whole)} faster."
-    )
+    whole = units.lead(1 / (1 - share + share / gain))
+    taken = f"{name} takes {units.percent(share)} of the script's time"
+    return f"{taken}: {units.lead(gain)} faster there makes the script {whole} faster."
