@@ -13,6 +13,7 @@ from ..machine.packages.software import shorten_home
 from ..planning.cases import cases_on
 from ..planning.plan import RowPlan
 from ..planning.request import Request
+from ..planning.scenario import Scenario
 from ..records.document import Measurement
 from ..records.reason import Reason, Warning
 from ..records.verdict import WhatIf
@@ -101,8 +102,7 @@ def _answers(
     arguments = [*alone.arguments(), "--json", "--output", file_name(asked)]
     command, folder = shlex.join(["workbench", *arguments]), shorten_home(own_folder())
     hint = f"run `{command}` on that machine and copy the file to {folder}"
-    sizes = _sizes(row.scenario.batch, row.scenario.params)
-    listed = ",".join(f"{name}={value}" for name, value in sizes.items())
+    listed = ",".join(f"{name}={value}" for name, value in _sizes(row.scenario).items())
     code, text = "not_recorded", f"{row.workload.name}[{listed}] was not recorded"
     if reasons:
         nearest = min(reasons, key=lambda reason: NEAREST.index(reason.code))
@@ -110,8 +110,8 @@ def _answers(
     yield WhatIf(asked, recordings[0].name, missing=Reason(code, text, hint))
 
 
-def _sizes(batch: int | None, params: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
-    return {**({} if batch is None else {"batch": batch}), **params}
+def _sizes(of: Case | Scenario) -> dict[str, ParameterValue]:
+    return {**({} if of.batch is None else {"batch": of.batch}), **of.params}
 
 
 def _recorded(row: RowPlan, request: Request, recording: Recording) -> Answer | None:
@@ -169,7 +169,7 @@ def _work(row: RowPlan, case: Case) -> Work | None:
 
 def _differing(row: RowPlan, case: Case) -> dict[str, ParameterValue | None]:
     """The recorded sizes that differ from those of the row."""
-    here, there = _sizes(row.scenario.batch, row.scenario.params), _sizes(case.batch, case.params)
+    here, there = _sizes(row.scenario), _sizes(case)
     names = dict.fromkeys([*here, *there])
     return {name: there.get(name) for name in names if here.get(name) != there.get(name)}
 
@@ -194,7 +194,7 @@ def _on_curve(
     row: RowPlan, name: str, points: Mapping[float, Recorded]
 ) -> Answer | Reason | None:
     """The estimate of one candidate over one size; None if a neighbour could not be picked."""
-    wanted = _sizes(row.scenario.batch, row.scenario.params).get(name)
+    wanted = _sizes(row.scenario).get(name)
     if not isinstance(wanted, int | float):
         return None
     some = next(iter(points.values())).measured.case

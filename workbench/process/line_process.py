@@ -82,7 +82,10 @@ class QueryProcess:
         while (line := self._complete()) is None and not self._pipe.closed:
             left_s = max(0.0, until - time.monotonic())
             if self._readable.poll(1e3 * min(left_s, SLICE_S)):
-                self._take()
+                self._incomplete += (data := os.read(self._pipe.fileno(), _PIPE_BYTES))
+                if not data:  # its pipe has closed, so it is ending
+                    children.exit_code(self._process, _REAP_S)
+                    self._end(self._process)
             elif not left_s:
                 return None
         return line or Ended("crashed", ending("ended without an answer", self._process.returncode))
@@ -95,15 +98,6 @@ class QueryProcess:
         line = bytes(self._incomplete[:end])
         del self._incomplete[:end]
         return line or None
-
-    def _take(self) -> None:
-        """Read what has arrived, and wait for the child at the end of the pipe."""
-        assert self._process is not None  # it has a pipe
-        data = os.read(self._pipe.fileno(), _PIPE_BYTES)
-        self._incomplete += data
-        if not data:
-            children.exit_code(self._process, _REAP_S)  # its pipe has closed, so it is ending
-            self._end(self._process)
 
     def answer(
         self, decode: Callable[[bytes], _Answer], deadline_s: float, *, since_start: bool = False
