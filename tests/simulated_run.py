@@ -27,6 +27,7 @@ from workbench.engine import (
     race,
     telemetry,
 )
+from workbench.engine.context import Listener
 from workbench.engine.engine import Engine
 from workbench.engine.event_stream import EventStream
 from workbench.machine.nvidia.nvml import GpuSample
@@ -372,8 +373,8 @@ def run(
     change(rows)
     known = known_ceilings("cpu", peak=2e12, bandwidth=3e11)
 
-    def make_pool(_: object, *, control: SimulatedControl, listener: EventStream) -> SimulatedPool:
-        return pool(simulated, control, listener.emit)
+    def make_pool(_: object, *, control: SimulatedControl, listener: Listener) -> SimulatedPool:
+        return pool(simulated, control, listener)
 
     replaced = [
         (engine_module, "new_run_id", lambda: "20261121-153012-4f3a"),

@@ -24,7 +24,7 @@ from ..pool.pool import Answer, T, WorkerFailed
 from ..pool.worker_process import WorkerKey
 from ..records import events as ev
 from ..records.comparison import ABReport, ABResult, Side
-from ..records.reason import BUDGET, Reason, Warning
+from ..records.reason import BUDGET, Reason
 from ..report.journal import new_run_id
 from ..report.report import Report
 from ..stats import ratios
@@ -47,7 +47,7 @@ WARM_UP_S = 0.5  # at most, since each fresh process warms up
 
 @dataclass
 class ABRun:
-    """A whole run of `workbench ab`, and the listener of its workers."""
+    """A whole run of `workbench ab`."""
 
     request: Request
     sides: Sequence[Side]
@@ -58,17 +58,16 @@ class ABRun:
         # A examines the user's own code.
         by_name = {"": self.sides[0], **{side.name: side for side in self.sides}}
         self._context = opened(
-            self.request, new_run_id(), self.control, self, self._report, overhead, by_name
+            self.request, new_run_id(), self.control, self._take, self._report, overhead, by_name
         )
         self._pool = self._context.pool
 
-    def emit(self, event: ev.AnyEvent) -> None:
-        """Note the machine; failures of workers are raised as well."""
+    def _take(self, event: ev.AnyEvent) -> None:
+        """Note the machine and print warnings; failures of workers are raised as well."""
         if isinstance(event, ev.HardwareDetected):
             self._report.apply(event)
-
-    def warn(self, warning: Warning) -> None:
-        say(f"warning: {warning.message}; {warning.remedy}")
+        elif isinstance(event, ev.WarningRaised):
+            say(f"warning: {event.warning.message}; {event.warning.remedy}")
 
     @property
     def _left_s(self) -> float:

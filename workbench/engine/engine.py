@@ -120,7 +120,7 @@ class Engine:
         request = self._request
         unusable = whatif_devices.fill(self._rows, request) if request.what_if else []
         context = self._context = opened(
-            request, self.run_id, self._control, self._events, self.report, self._overhead
+            request, self.run_id, self._control, self._emit, self.report, self._overhead
         )
         for warning in [*hardware_warnings(context.machine, context.software), *unusable]:
             self._warn(warning)
@@ -211,7 +211,7 @@ class Engine:
         if self._request.crossover and not any(row.scenario.size for row in self._rows):
             text = "--crossover: no scenario of this run has a size to search"
             self._warn(Warning("no_size", text, "add a `size` to the scenario in its file"))
-        search_crossovers(self._rows, context, races.point, self._warn)
+        search_crossovers(self._rows, context, races.point)
 
     def _refuse(self, context: RunContext) -> None:
         """End rows that cannot race, with the reason on each of their cases."""

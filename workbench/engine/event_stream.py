@@ -26,6 +26,9 @@ class EventStream:
         return None
 
     def emit(self, event: ev.AnyEvent) -> None:
+        """Journal, apply and forward an event, unless it repeats a warning."""
+        if isinstance(event, ev.WarningRaised) and event.warning in self._report.warnings:
+            return
         with self._control.raising(NEVER):
             unkept = self._keep(event)
             self._report.apply(event)
@@ -41,9 +44,7 @@ class EventStream:
             self.warn(unkept)
 
     def warn(self, warning: Warning) -> None:
-        """Emit a warning unless it was emitted before."""
-        if warning not in self._report.warnings:
-            self.emit(ev.WarningRaised(at_s=self._control.now(), warning=warning))
+        self.emit(ev.WarningRaised(at_s=self._control.now(), warning=warning))
 
     def _keep(self, event: ev.AnyEvent) -> Warning | None:
         """Append to the journal; if that fails, the run continues without one."""

@@ -15,7 +15,7 @@ from ..planning.plan import RowPlan
 from ..planning.request import NAME_PYTHON, Request, fake_devices
 from ..planning.usage import UsageError
 from ..pool.control import FIRST, Control
-from ..pool.pool import Pool, PoolListener
+from ..pool.pool import Pool
 from ..pool.worker_process import WorkerSettings
 from ..records import events as ev
 from ..records.comparison import Side
@@ -24,7 +24,7 @@ from ..report.candidate import Row
 from ..report.report import Report
 from ..worker.session_options import ONNX_BACKENDS
 from . import ceilings
-from .context import SLACK_S, RunContext
+from .context import SLACK_S, Listener, RunContext
 from .model_lab import ModelLab
 from .overhead import OverheadMeter
 from .own_code import OwnCode
@@ -38,7 +38,7 @@ def opened(
     request: Request,
     run_id: str,
     control: Control,
-    events: PoolListener,
+    emit: Listener,
     report: Report,
     overhead: OverheadMeter,
     sides: Mapping[str, Side] = {},
@@ -48,14 +48,14 @@ def opened(
     with control.raising(FIRST):
         control.check()
         machine, software = detected(request, within_s=request.budget - SLACK_S - now())
-    events.emit(ev.HardwareDetected(at_s=now(), machine=machine, software=software))
+    emit(ev.HardwareDetected(at_s=now(), machine=machine, software=software))
     return RunContext(
         request=request,
-        pool=Pool(settings_of(request, machine, run_id, sides), control=control, listener=events),
+        pool=Pool(settings_of(request, machine, run_id, sides), control=control, listener=emit),
         control=control,
         report=report,
-        emit=events.emit,
-        telemetry=MachineTelemetry(now=now, emit=events.emit),
+        emit=emit,
+        telemetry=MachineTelemetry(now=now, emit=emit),
         overhead=overhead,
     )
 
