@@ -384,7 +384,7 @@ def run(
         (ceiling_store, "save", lambda found: None),
         # What `known` lacks is not measured aside.
         *([] if request.ceilings else [(ceiling_rows, "requested_rows", _no_rows)]),
-        (EventStream, "open_journal", lambda self, run_id: None),
+        (EventStream, "_keep", lambda self, event: None),
         (opening, "detect", lambda *_, **__: (simulated.machine, simulated.software)),
         (blocks, "package_energy_j", lambda: (None, "only root may read it")),
         (race, "DisturbanceMonitor", lambda *_: SimulatedMonitor(simulated.disturbances)),

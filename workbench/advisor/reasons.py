@@ -171,9 +171,6 @@ def _counted(evidence: Evidence) -> str:
     return COMPARED[evidence.scenario.objective]
 
 
-# ------------------------------------------------------------------- doubts
-
-
 def _weak_evidence(evidence: Evidence) -> Iterator[str]:
     if not evidence.doubts:
         return

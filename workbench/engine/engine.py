@@ -97,7 +97,6 @@ class Engine:
         return code
 
     def _begin(self) -> None:
-        unkept = self._events.open_journal(self.run_id)
         cut = self._request.resumes
         command = shlex.join(["workbench", *self._request.arguments()])
         self._emit(
@@ -112,8 +111,6 @@ class Engine:
                 carried=cut.carried if cut else {},
             )
         )
-        if unkept:
-            self._warn(unkept)
 
     def _measure(self) -> None:
         """The stages of a run in order."""

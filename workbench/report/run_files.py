@@ -54,9 +54,8 @@ def open_run(name: str, *, or_older: bool = False) -> OpenedRun:
     is_other = os.path.exists(path)  # noqa: PTH110 - as above
     missing = "neither a regular file nor a run:" if is_other else "no such file or run:"
     problem = "several runs begin with" if matches else missing
-    raise JournalError(
-        f"{problem} {shown(repr(name))}. {'Matching' if matches else 'Recent'} runs: {latest}"
-    )
+    which = "Matching" if matches else "Recent"
+    raise JournalError(f"{problem} {shown(repr(name))}. {which} runs: {latest}")
 
 
 def _first_readable(ids: Iterable[str]) -> OpenedRun:
