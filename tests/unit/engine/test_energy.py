@@ -1,15 +1,22 @@
 """Joules by the counters of the processor's packages, and what counts as energy or memory."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from builders import case, report, scenario, steady
+from builders import case, context, report, scenario, steady
+from fakes import CPU_A, ManualClock
 
 from workbench.engine import blocks
-from workbench.engine.blocks import mean_power_w
+from workbench.engine.blocks import BlockRunner, mean_power_w
+from workbench.engine.preparation import PreparedCase
 from workbench.machine.host.readings import package_energy_j
 from workbench.planning.option_fields import OF_MODELS as ASKED
+from workbench.pool.answers import Block
+from workbench.pool.pool import Answer
+from workbench.pool.worker_process import WorkerKey
 from workbench.report.candidate import ENERGY
+from workbench.report.report import Report
 from workbench.stats.objectives import OBJECTIVES
 
 
@@ -67,6 +74,20 @@ class Counter:
 
 def test_the_power_of_a_block_is_its_energy_over_its_time(monkeypatch) -> None:
     assert Counter(monkeypatch).turn(joules=20.0, seconds=2.0) == [10.0]
+
+
+def test_a_step_takes_its_share_of_that_power(monkeypatch) -> None:
+    counter = Counter(monkeypatch)
+
+    def ask(*_: object, **__: object) -> Answer[Block]:
+        counter.turn(joules=20.0, seconds=2.0)
+        return Answer(Block([0.01, 0.02, 0.03], [], None, None, {}, False, 0.0, 0.0, 0.0), False)
+
+    shared = context(SimpleNamespace(ask=ask), ManualClock(), Report())
+    budget = SimpleNamespace(turn_s=lambda *_: 2.0, block_s=lambda *_: 2.0)
+    runner = BlockRunner(SimpleNamespace(scenario=scenario()), shared, None, budget)
+    found = runner._ask_block(PreparedCase(CPU_A, WorkerKey("cpu", "torch")), [])
+    assert found.figures == {ENERGY: pytest.approx(0.2)}
 
 
 @pytest.mark.parametrize("joules", [0.0, -99.0])
