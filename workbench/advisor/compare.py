@@ -5,14 +5,7 @@ from collections.abc import Iterator, Sequence
 from string import ascii_uppercase
 
 from ..planning.usage import UsageError
-from ..records.comparison import (
-    ComparedCase,
-    ComparedRun,
-    ComparedVerdict,
-    Interval,
-    RunComparison,
-    Versus,
-)
+from ..records import comparison as doc
 from ..records.document import SCHEMA_VERSION, Tool
 from ..records.machine import Machine
 from ..records.reason import Reason, Warning
@@ -47,7 +40,7 @@ class RunSide:
         self.spread = unpaired.round_spread(map(_rounds, groups))
         head, spread = report.document([]), self.spread and math.sqrt(self.spread[0])
         machine, software, version = head.machine, head.software, head.tool.version
-        self.run = ComparedRun(name, head.run, version, machine, software, spread)
+        self.run = doc.ComparedRun(name, head.run, version, machine, software, spread)
 
     def origin(self, candidate: Candidate) -> str:
         """The id of the run that measured it."""
@@ -55,7 +48,9 @@ class RunSide:
         return run.carried.get(candidate.scenario, run.id)
 
 
-def run_comparison(tool: Tool, reports: Sequence[Report], fail_on: float | None) -> RunComparison:
+def run_comparison(
+    tool: Tool, reports: Sequence[Report], fail_on: float | None
+) -> doc.RunComparison:
     """The first run against each of the others; UsageError where there is nothing to compare."""
     first, *others = (RunSide(ascii_uppercase[n], report) for n, report in enumerate(reports))
     for other in others:
@@ -66,14 +61,14 @@ def run_comparison(tool: Tool, reports: Sequence[Report], fail_on: float | None)
             raise UsageError(f"A and {other.name} have no measured case in common: {hint}")
     against = [compared(first, other, fail_on) for other in others]
     sides = [side.run for side in (first, *others)]
-    return RunComparison(SCHEMA_VERSION, tool, fail_on, sides, against)
+    return doc.RunComparison(SCHEMA_VERSION, tool, fail_on, sides, against)
 
 
-def compared(first: RunSide, other: RunSide, fail_on: float | None) -> Versus:
+def compared(first: RunSide, other: RunSide, fail_on: float | None) -> doc.Versus:
     """`other` against `first`."""
     machines = [_hardware(side.run.machine) for side in (first, other)]
     cases = [_case(first, other, case, fail_on) for case in first.cases if case in other.cases]
-    return Versus(
+    return doc.Versus(
         name=other.name,
         same_machine=machines[0] is not None and machines[0] == machines[1],
         warnings=list(_warnings(first, other)),
@@ -93,21 +88,21 @@ def _hardware(machine: Machine | None) -> tuple[object, ...] | None:
     return machine.hostname, cpu.model, cpu.isa, cpu.logical_cores, gpus  # clouds hide the model
 
 
-def _case(first: RunSide, other: RunSide, case: str, fail_on: float | None) -> ComparedCase:
+def _case(first: RunSide, other: RunSide, case: str, fail_on: float | None) -> doc.ComparedCase:
     one, two = _pair(first, other, case)
     before, after = _rounds(one), _rounds(two)
     medians, counts = (median(before), median(after)), (len(before), len(after))
     if unlike := _unlike(first, other, case):
-        return ComparedCase(case, UNDECIDED, medians, counts, None, unlike)
+        return doc.ComparedCase(case, UNDECIDED, medians, counts, None, unlike)
     ratio, doubt = medians[1] / medians[0], _doubt(first, one) or _doubt(other, two)
     if doubt is not None or first.spread is None or other.spread is None:
-        return ComparedCase(case, UNDECIDED, medians, counts, ratio, doubt)
+        return doc.ComparedCase(case, UNDECIDED, medians, counts, ratio, doubt)
     pair = (after, other.spread), (before, first.spread)
     shown = unpaired.unpaired_ratio(*pair).interval
     found = unpaired.unpaired_ratio(*pair, unpaired.CONFIDENCE)
     word = found.word(unpaired.SAME_WITHIN).upper()
     beyond = fail_on is not None and found.low > 1 + fail_on
-    return ComparedCase(case, word, medians, counts, ratio, None, shown, found.interval, beyond)
+    return doc.ComparedCase(case, word, medians, counts, ratio, None, shown, found.interval, beyond)
 
 
 def _pair(first: RunSide, other: RunSide, case: str) -> tuple[list[Candidate], list[Candidate]]:
@@ -175,7 +170,7 @@ def _warnings(first: RunSide, other: RunSide) -> Iterator[Warning]:
         yield Warning("other_version", text, "measure both with one version")
 
 
-def _verdicts(first: RunSide, other: RunSide) -> Iterator[ComparedVerdict]:
+def _verdicts(first: RunSide, other: RunSide) -> Iterator[doc.ComparedVerdict]:
     after = {verdict.scenario: verdict for verdict in other.report.verdicts}
     for one in first.report.verdicts:
         two = after.get(one.scenario, one)
@@ -190,10 +185,10 @@ def _verdicts(first: RunSide, other: RunSide) -> Iterator[ComparedVerdict]:
             )
             calm = all(one.scenario not in side.disturbed for side in (first, other))
             word = CHANGED if disjoint and is_same and calm else UNDECIDED
-            yield ComparedVerdict(one.scenario, word, choices, picks, (here, there))
+            yield doc.ComparedVerdict(one.scenario, word, choices, picks, (here, there))
 
 
-def _within(side: RunSide, scenario: str, one: str | None, two: str | None) -> Interval | None:
+def _within(side: RunSide, scenario: str, one: str | None, two: str | None) -> doc.Interval | None:
     """The interval of the paired ratio of two different picks in one run."""
     if one == two:
         return None

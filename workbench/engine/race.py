@@ -118,7 +118,8 @@ class Race:
     def _run_round(self, number: int) -> None:
         # Every other round runs backwards, so that no candidate always follows the same one.
         for prepared in self._active[:: -1 if number % 2 else 1]:
-            if number > 0 and self._budget.outlasts_run(prepared, self._active):
+            ends_s = self._context.now() + self._budget.turn_s(prepared, self._active)
+            if number > 0 and ends_s > self._share.end_s:
                 return
             if not self._blocks.take(prepared, number, self._active):
                 self._active.remove(prepared)

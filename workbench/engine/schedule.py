@@ -135,7 +135,3 @@ class RoundBudget:
         may_borrow = after < (MIN_PAIRS if len(field) > 1 else LEAST_ROUNDS)
         borrowed_s = OVERDRAFT * (self._share.end_s - now) if may_borrow else 0.0
         return max(self._share.until_s - now, borrowed_s)
-
-    def outlasts_run(self, prepared: PreparedCase, field: Collection[PreparedCase]) -> bool:
-        """Whether a turn of this case would end after the time for all rows."""
-        return self._now() + self.turn_s(prepared, field) > self._share.end_s
