@@ -294,9 +294,6 @@ def _line(by_size: Mapping[float, float]) -> tuple[float, tuple[float, float]] |
     return value, (low, high)
 
 
-# ------------------------------------------------------------------ words
-
-
 def sentence(crossover: Crossover) -> str:
     """`The GPU leads from batch 12 (95% CI 9-16), the CPU below it.`, and what limits that."""
     if crossover.value is None or crossover.ci95 is None or crossover.below is None:

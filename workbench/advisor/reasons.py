@@ -37,9 +37,6 @@ def reasons(evidence: Evidence, causes: Sequence[str]) -> list[str]:
     return [" ".join(outcome), *causes[:room], *([left_out] if left_out else [])]
 
 
-# ------------------------------------------------------------------ outcome
-
-
 def _outcome(evidence: Evidence) -> Iterator[str]:
     if evidence.pick is None and evidence.eligible:
         yield f"Nothing to compare: the {_counted(evidence)} of every candidate is unknown."

@@ -5,7 +5,7 @@ also runs the products of a GPU until its power limit sets their rate, the susta
 """
 
 import math
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 
 import msgspec
@@ -43,9 +43,6 @@ FIELDS = {
 LASTING = ("cgroup_throttled", "clock_low", "pcie_slow")
 SUSTAINED_S = 5.0  # under load without a pause
 SHARE = 0.12  # share of the budget that is left once the workers have started
-
-
-# ---------------------------------------------------------------- deriving
 
 
 def of_report(
@@ -102,7 +99,11 @@ def _device(device: str, group: Sequence[Candidate], machine: Machine) -> Device
         transfer_bytes_per_s={_way(c.case): _per_s(c, c.work.bytes_moved) for c in of(TRANSFER)},
         launch_s=launches.get("no"),
         step_latency_s=launches.get("yes"),
-        unavailable=_reasons(group, peaks),
+        unavailable={
+            field: LATE if c.reason.is_late else c.reason.message
+            for c in group
+            if c.reason is not None and not c.blocks and (field := _field(c.case)) not in peaks
+        },
     )
 
 
@@ -112,16 +113,6 @@ def _way(transfer: Case) -> str:
 
 def _per_s(candidate: Candidate, amount: float | None) -> float:
     return (amount or 0.0) / quantile(candidate.samples_s, FAST)
-
-
-def _reasons(group: Iterable[Candidate], peaks: dict[str, float]) -> dict[str, str]:
-    """Why a ceiling is missing, by its precision or workload."""
-    return {
-        field: LATE if candidate.reason.is_late else candidate.reason.message
-        for candidate in group
-        if candidate.reason is not None and not candidate.blocks
-        if (field := _field(candidate.case)) not in peaks
-    }
 
 
 def _field(case: Case) -> str:
@@ -163,9 +154,6 @@ def raised(ceilings: Ceilings, report: Report) -> Ceilings:
                 peaks[case.precision] = rate
         devices.append(msgspec.structs.replace(device, peak_ops_per_s=peaks))
     return msgspec.structs.replace(ceilings, devices=devices)
-
-
-# ---------------------------------------------------------------- in a run
 
 
 def kept_or_measured(

@@ -73,8 +73,6 @@ class Engine:
         self.report = report
         self.run_id = new_run_id()
 
-    # ----------------------------------------------------------------- run
-
     def run(self) -> int:
         """Run within the budget; raises UsageError before anything is measured.
 
@@ -143,8 +141,6 @@ class Engine:
         self._overhead.turn_to(CLOSING)
         self._know(ceilings.measured_or_raised(fingerprint, context))
         self._write_trace()
-
-    # -------------------------------------------------------------- stages
 
     def _plan(self, source: RowSource, context: RunContext) -> None:
         """Announce every row, and the warnings known before any race."""
@@ -216,8 +212,6 @@ class Engine:
             for case in row.cases:
                 context.finish(case.id, row.scenario.id, "failed", row.refused)
             self._decide(row)
-
-    # ----------------------------------------------------------------- end
 
     def _cut_short(self, cause: str) -> None:
         """Record how far each case and row got."""

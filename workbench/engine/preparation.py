@@ -90,8 +90,6 @@ class Preparation:
         # Seconds at the end of the run that the current preparation must leave to others.
         self._reserve_s = 0.0
 
-    # -------------------------------------------------------------- before
-
     def prepare(
         self, case: Case, need_s: float = 0.0, *, reserve_s: float = 0.0
     ) -> PreparedCase | None:
@@ -283,8 +281,6 @@ class Preparation:
         self.finish(case, "failed", Reason("wrong_result", text, DISTRUST))
         return None
 
-    # --------------------------------------------------------------- limits
-
     @property
     def _end_s(self) -> float:
         return self._share.end_s - self._reserve_s
@@ -304,8 +300,6 @@ class Preparation:
         if case.is_compiled:
             fair_s = max(fair_s, min(self.refusals.compile_s(case), rows_s))
         return max(PREPARE_DEADLINE_S, fair_s, min(LIKE_OTHERS * self.longest_s, rows_s))
-
-    # ---------------------------------------------------------------- after
 
     def release(self) -> None:
         """Give back what the row's cases hold, before the next row needs it."""

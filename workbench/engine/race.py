@@ -44,8 +44,6 @@ class Race:
         self._began_s = context.now()
         self._extended_s = 0.0  # added to the row's share
 
-    # ------------------------------------------------------------ the whole
-
     def run(self) -> None:
         """Race for the decision, then race the reference-only precisions; Cancelled may pass."""
         context, scenario = self._context, self._plan.scenario.id
@@ -339,8 +337,6 @@ class Race:
             turn_s={p.case.id: self._budget.turn_s(p, self._active) for p in self._active},
             usable_s=self._budget.usable_s(self._active, after=self._number),
         )
-
-    # ------------------------------------------------------------ the end
 
     def _report_warnings(self, disturbance: DisturbanceMonitor, ended_by: str) -> None:
         context, subject = self._context, self._plan.scenario.id

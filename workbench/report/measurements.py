@@ -172,9 +172,6 @@ def under_ceilings(
     )
 
 
-# --------------------------------------------------------------- warnings
-
-
 def measurement_warnings(candidate: Candidate, machine: Machine | None = None) -> Iterator[Warning]:
     """The warnings on this candidate's measurement; none before its first sample."""
     if not candidate.blocks:

@@ -41,20 +41,14 @@ def ranked_candidates(report: Report, row: Row) -> list[RankedCandidate]:
     code = report.code
     if code is None or not row.candidates:
         return []
-    given = as_written(row, code)
-    return [
-        RankedCandidate.of(
-            c, row, given, _above(c), variant=candidate_name(c.case), given=c is given
-        )
-        for c in in_order(row)
-    ]
-
-
-def _above(candidate: Candidate) -> str:
-    accuracy = candidate.accuracy
-    if accuracy is None or accuracy.value <= accuracy.limit:
-        return ""
-    return f"above the limit of {error_text(accuracy.limit)}"
+    given, found = as_written(row, code), []
+    for candidate in in_order(row):
+        accuracy, above = candidate.accuracy, ""
+        if accuracy is not None and accuracy.value > accuracy.limit:
+            above = f"above the limit of {error_text(accuracy.limit)}"
+        shown = {"variant": candidate_name(candidate.case), "given": candidate is given}
+        found.append(RankedCandidate.of(candidate, row, given, above, **shown))
+    return found
 
 
 def recommendation(report: Report) -> list[str]:
