@@ -159,7 +159,7 @@ def _for_accuracy(pick: Candidate, evidence: Evidence) -> Iterator[str]:
     if exact:
         _, _, error_value, comparison = min(exact, key=lambda each: each[:2])
         factor, ci = comparison.parts
-        name, error = candidate_name(comparison.other.case), units.share(accuracy.value)
+        name, own = candidate_name(comparison.other.case), units.share(accuracy.value)
         takes = f"takes {factor} the {quantity(pick.objective)} (95% CI {ci})"
         text = f"{name} is accurate to {units.figure(error_value)} and {takes}"
-        yield f"{text}. Prefer it if an error of {error} is too much"
+        yield f"{text}. Prefer it if an error of {own} is too much"

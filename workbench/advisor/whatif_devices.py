@@ -190,9 +190,7 @@ def _estimated(row: RowPlan, request: Request, recording: Recording) -> Answer |
     return min(found, key=lambda answer: answer[0].value_s)
 
 
-def _on_curve(
-    row: RowPlan, name: str, points: Mapping[float, Recorded]
-) -> Answer | Reason | None:
+def _on_curve(row: RowPlan, name: str, points: Mapping[float, Recorded]) -> Answer | Reason | None:
     """The estimate of one candidate over one size; None if a neighbour could not be picked."""
     wanted = _sizes(row.scenario).get(name)
     if not isinstance(wanted, int | float):

@@ -70,11 +70,11 @@ class BlockRunner:
         speed = self._context.speed(case.device)
         samples_s = [value / speed for value in result.samples_s]
         wrong = next((s for s in samples_s if not ev.SHORTEST_S <= s <= ev.LONGEST_S), None)
-        if wrong is not None:
-            reason = Reason("bad_clock", f"a block has a sample of {wrong:g} s", "run it again")
-        else:
+        if wrong is None:
             self._report(prepared, number, samples_s, result)
             reason = self._impossible(prepared)
+        else:
+            reason = Reason("bad_clock", f"a block has a sample of {wrong:g} s", "run it again")
         if reason is not None:
             self._preparation.finish(case, "failed", reason)
         return reason is None
@@ -106,7 +106,8 @@ class BlockRunner:
                 )
             result = answer.result
             if not answer.interrupted and not result.gap:
-                result.figures |= {ENERGY: w * stats.median(result.samples_s) for w in power_w}
+                if power_w:
+                    result.figures[ENERGY] = power_w[0] * stats.median(result.samples_s)
                 return result
             reason = Reason("suspended", "the block spanned a pause or a suspend")
             context.record(ev.BlockDiscarded, case=case.id, reason=reason)

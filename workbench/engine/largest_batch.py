@@ -147,5 +147,3 @@ def _next(fits: int, fails: int) -> int | None:
         return fails // 2 or None
     middle = (fits + fails) // 2
     return middle if fails > max(CLOSE * fits, fits + 1) else None
-
-
