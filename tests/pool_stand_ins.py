@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from workbench.pool.control import Cancelled
 from workbench.pool.pool import Pool
 from workbench.pool.worker_process import WorkerKey, WorkerProcess, WorkerSettings
+from workbench.records.events import WarningRaised
 
 KEY = WorkerKey("cpu", "torch")
 
@@ -76,11 +77,9 @@ class Listener:
     def __init__(self) -> None:
         self.happened: list[str] = []
 
-    def emit(self, event: Any) -> None:
-        self.happened.append(type(event).__name__)
-
-    def warn(self, warning: Any) -> None:
-        self.happened.append(warning.code)
+    def __call__(self, event: Any) -> None:
+        is_warning = isinstance(event, WarningRaised)
+        self.happened.append(event.warning.code if is_warning else type(event).__name__)
 
 
 def pool(control: Control) -> Pool:

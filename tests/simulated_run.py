@@ -22,11 +22,12 @@ from workbench.contract import Case, Work, kind_of
 from workbench.engine import (
     blocks,
     ceiling_store,
-    devices,
     engine as engine_module,
+    opening,
     race,
     telemetry,
 )
+from workbench.engine.context import Listener
 from workbench.engine.engine import Engine
 from workbench.engine.event_stream import EventStream
 from workbench.machine.nvidia.nvml import GpuSample
@@ -372,19 +373,19 @@ def run(
     change(rows)
     known = known_ceilings("cpu", peak=2e12, bandwidth=3e11)
 
-    def make_pool(_: object, *, control: SimulatedControl, listener: EventStream) -> SimulatedPool:
-        return pool(simulated, control, listener.emit)
+    def make_pool(_: object, *, control: SimulatedControl, listener: Listener) -> SimulatedPool:
+        return pool(simulated, control, listener)
 
     replaced = [
         (engine_module, "new_run_id", lambda: "20261121-153012-4f3a"),
         (engine_module, "now_utc", lambda: f"2026-11-21T15:30:{int(control.now()) % 60:02}.000Z"),
-        (engine_module, "Pool", make_pool),
+        (opening, "Pool", make_pool),
         (ceiling_store, "load", lambda mark: known),
         (ceiling_store, "save", lambda found: None),
         # What `known` lacks is not measured aside.
         *([] if request.ceilings else [(ceiling_rows, "requested_rows", _no_rows)]),
-        (EventStream, "open_journal", lambda self, run_id: None),
-        (devices, "detect", lambda *_, **__: (simulated.machine, simulated.software)),
+        (EventStream, "_keep", lambda self, event: None),
+        (opening, "detect", lambda *_, **__: (simulated.machine, simulated.software)),
         (blocks, "package_energy_j", lambda: (None, "only root may read it")),
         (race, "DisturbanceMonitor", lambda *_: SimulatedMonitor(simulated.disturbances)),
         (telemetry, "GpuSampler", SimulatedSampler),

@@ -12,8 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, S
 from typing import IO, TYPE_CHECKING, Protocol
 
 from workbench.engine.exit_codes import FAILED, USAGE
-from workbench.process.children import clean
-from workbench.process.exit_status import ending, log_tail
+from workbench.process.children import clean, ending, log_tail
 from workbench.records import events as ev
 from workbench.records.reason import Warning
 from workbench.report.journal import UNREADABLE

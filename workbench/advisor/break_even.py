@@ -44,16 +44,14 @@ def _pairs(
         yield gpu, cpu
     pairs = list(permutations(ranked, 2))
     compiled = (p for p in pairs if p[0].case.is_compiled and p[1].case == plain(p[0].case))
-    quantised = (pair for pair in pairs if _is_quantised(*(each.case for each in pair)))
+    quantised = (
+        (one, other)
+        for one, other in pairs
+        if (one.case.precision, other.case.precision) == ("int8", "fp32")
+        and (one.case.device, one.case.backend) == (other.case.device, other.case.backend)
+    )
     yield from islice(compiled, 1)
     yield from islice(quantised, 1)
-
-
-def _is_quantised(one: Case, other: Case) -> bool:
-    """Whether one is in INT8 and the other in FP32, on one device by one backend."""
-    precisions = one.precision, other.precision
-    is_alike = (one.device, one.backend) == (other.device, other.backend)
-    return is_alike and precisions == ("int8", "fp32")
 
 
 def plain(case: Case) -> Case:
@@ -116,9 +114,6 @@ def break_even(
         return 0.0
     steps = later / gain if gain > 0 else math.inf
     return steps if math.isfinite(steps) else None
-
-
-# ------------------------------------------------------------------ words
 
 
 def sentences(verdict: Verdict) -> list[str]:

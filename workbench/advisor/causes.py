@@ -134,8 +134,7 @@ def _precision(evidence: Evidence, pick: Candidate) -> Iterator[str]:
 
 
 def _gain(pick: Candidate, other: Candidate, name: str, than: str) -> str | None:
-    """The lead of the pick; None where it is in doubt, the medians contradict it, or the objective
-    is not a time."""
+    """The lead of the pick; None where it is in doubt, medians contradict it, or it is no time."""
     gained = gain_over(other, pick) if pick.objective in TIMED else None
     if gained is None or gained.ratio is None or gained.ratio.low <= 1 or gained.least is not None:
         return None

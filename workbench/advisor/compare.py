@@ -5,14 +5,7 @@ from collections.abc import Iterator, Sequence
 from string import ascii_uppercase
 
 from ..planning.usage import UsageError
-from ..records.comparison import (
-    ComparedCase,
-    ComparedRun,
-    ComparedVerdict,
-    Interval,
-    RunComparison,
-    Versus,
-)
+from ..records import comparison as doc
 from ..records.document import SCHEMA_VERSION, Tool
 from ..records.machine import Machine
 from ..records.reason import Reason, Warning
@@ -33,26 +26,21 @@ class RunSide:
 
     def __init__(self, name: str, report: Report) -> None:
         self.name, self.report = name, report
-        self.cases: dict[str, list[Candidate]] = {}  # by case id, from all rows that have it
-        self.disturbed: dict[str, str] = {}  # scenario to code of a warning
-        for row in report.rows.values():
-            for candidate in row.candidates:
-                if candidate.is_valid:
-                    self.cases.setdefault(candidate.case.id, []).append(candidate)
-            for warning in report.disturbances(row):
-                self.disturbed[row.plan.scenario] = warning.code
-        groups = (group for case in self.cases for group in self.timed(case).values())
+        rows = report.rows.values()
+        valid = [candidate for row in rows for candidate in row.candidates if candidate.is_valid]
+        self.simulated = any(candidate.simulated for candidate in valid)
+        # By case id and how their samples were timed, from all rows that have the case.
+        self.cases: dict[str, dict[Timing, list[Candidate]]] = {}
+        for candidate in valid:
+            timed = self.cases.setdefault(candidate.case.id, {})
+            timed.setdefault(_timing(candidate), []).append(candidate)
+        # Scenario to code of a warning.
+        self.disturbed = {r.plan.scenario: w.code for r in rows for w in report.disturbances(r)}
+        groups = (group for timed in self.cases.values() for group in timed.values())
         self.spread = unpaired.round_spread(map(_rounds, groups))
         head, spread = report.document([]), self.spread and math.sqrt(self.spread[0])
         machine, software, version = head.machine, head.software, head.tool.version
-        self.run = ComparedRun(name, head.run, version, machine, software, spread)
-
-    def timed(self, case: str) -> dict[Timing, list[Candidate]]:
-        """The candidates of a case by how their samples were timed."""
-        found: dict[Timing, list[Candidate]] = {}
-        for candidate in self.cases[case]:
-            found.setdefault(_timing(candidate), []).append(candidate)
-        return found
+        self.run = doc.ComparedRun(name, head.run, version, machine, software, spread)
 
     def origin(self, candidate: Candidate) -> str:
         """The id of the run that measured it."""
@@ -60,7 +48,9 @@ class RunSide:
         return run.carried.get(candidate.scenario, run.id)
 
 
-def run_comparison(tool: Tool, reports: Sequence[Report], fail_on: float | None) -> RunComparison:
+def run_comparison(
+    tool: Tool, reports: Sequence[Report], fail_on: float | None
+) -> doc.RunComparison:
     """The first run against each of the others; UsageError where there is nothing to compare."""
     first, *others = (RunSide(ascii_uppercase[n], report) for n, report in enumerate(reports))
     for other in others:
@@ -71,14 +61,14 @@ def run_comparison(tool: Tool, reports: Sequence[Report], fail_on: float | None)
             raise UsageError(f"A and {other.name} have no measured case in common: {hint}")
     against = [compared(first, other, fail_on) for other in others]
     sides = [side.run for side in (first, *others)]
-    return RunComparison(SCHEMA_VERSION, tool, fail_on, sides, against)
+    return doc.RunComparison(SCHEMA_VERSION, tool, fail_on, sides, against)
 
 
-def compared(first: RunSide, other: RunSide, fail_on: float | None) -> Versus:
+def compared(first: RunSide, other: RunSide, fail_on: float | None) -> doc.Versus:
     """`other` against `first`."""
     machines = [_hardware(side.run.machine) for side in (first, other)]
     cases = [_case(first, other, case, fail_on) for case in first.cases if case in other.cases]
-    return Versus(
+    return doc.Versus(
         name=other.name,
         same_machine=machines[0] is not None and machines[0] == machines[1],
         warnings=list(_warnings(first, other)),
@@ -98,26 +88,26 @@ def _hardware(machine: Machine | None) -> tuple[object, ...] | None:
     return machine.hostname, cpu.model, cpu.isa, cpu.logical_cores, gpus  # clouds hide the model
 
 
-def _case(first: RunSide, other: RunSide, case: str, fail_on: float | None) -> ComparedCase:
+def _case(first: RunSide, other: RunSide, case: str, fail_on: float | None) -> doc.ComparedCase:
     one, two = _pair(first, other, case)
     before, after = _rounds(one), _rounds(two)
     medians, counts = (median(before), median(after)), (len(before), len(after))
     if unlike := _unlike(first, other, case):
-        return ComparedCase(case, UNDECIDED, medians, counts, None, unlike)
+        return doc.ComparedCase(case, UNDECIDED, medians, counts, None, unlike)
     ratio, doubt = medians[1] / medians[0], _doubt(first, one) or _doubt(other, two)
     if doubt is not None or first.spread is None or other.spread is None:
-        return ComparedCase(case, UNDECIDED, medians, counts, ratio, doubt)
+        return doc.ComparedCase(case, UNDECIDED, medians, counts, ratio, doubt)
     pair = (after, other.spread), (before, first.spread)
     shown = unpaired.unpaired_ratio(*pair).interval
     found = unpaired.unpaired_ratio(*pair, unpaired.CONFIDENCE)
     word = found.word(unpaired.SAME_WITHIN).upper()
     beyond = fail_on is not None and found.low > 1 + fail_on
-    return ComparedCase(case, word, medians, counts, ratio, None, shown, found.interval, beyond)
+    return doc.ComparedCase(case, word, medians, counts, ratio, None, shown, found.interval, beyond)
 
 
 def _pair(first: RunSide, other: RunSide, case: str) -> tuple[list[Candidate], list[Candidate]]:
     """The candidates of a case that both runs timed in the same way; may be empty."""
-    one, two = first.timed(case), other.timed(case)
+    one, two = first.cases[case], other.cases[case]
     alike = next((timing for timing in one if timing in two), None)
     if alike is None:
         return next(iter(one.values())), next(iter(two.values()))
@@ -171,9 +161,7 @@ def _doubt(side: RunSide, candidates: Sequence[Candidate]) -> Reason | None:
 
 
 def _warnings(first: RunSide, other: RunSide) -> Iterator[Warning]:
-    sides = (first, other)
-    posed = [s.name for s in sides if any(c.simulated for case in s.cases.values() for c in case)]
-    if posed:
+    if posed := [side.name for side in (first, other) if side.simulated]:
         have = " and ".join(posed) + (" have" if posed[1:] else " has")
         text = f"{have} simulated devices, whose times say nothing about hardware"
         yield Warning("simulated", text, "compare runs of real devices")
@@ -182,7 +170,7 @@ def _warnings(first: RunSide, other: RunSide) -> Iterator[Warning]:
         yield Warning("other_version", text, "measure both with one version")
 
 
-def _verdicts(first: RunSide, other: RunSide) -> Iterator[ComparedVerdict]:
+def _verdicts(first: RunSide, other: RunSide) -> Iterator[doc.ComparedVerdict]:
     after = {verdict.scenario: verdict for verdict in other.report.verdicts}
     for one in first.report.verdicts:
         two = after.get(one.scenario, one)
@@ -197,10 +185,10 @@ def _verdicts(first: RunSide, other: RunSide) -> Iterator[ComparedVerdict]:
             )
             calm = all(one.scenario not in side.disturbed for side in (first, other))
             word = CHANGED if disjoint and is_same and calm else UNDECIDED
-            yield ComparedVerdict(one.scenario, word, choices, picks, (here, there))
+            yield doc.ComparedVerdict(one.scenario, word, choices, picks, (here, there))
 
 
-def _within(side: RunSide, scenario: str, one: str | None, two: str | None) -> Interval | None:
+def _within(side: RunSide, scenario: str, one: str | None, two: str | None) -> doc.Interval | None:
     """The interval of the paired ratio of two different picks in one run."""
     if one == two:
         return None

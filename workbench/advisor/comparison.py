@@ -30,16 +30,12 @@ COMPARED = {  # the quantity that a row compares, by objective
 
 def better(objective: str) -> str:
     """`faster`, `faster at the 99th percentile`, `lower in cost`."""
-    if objective in TIMED:
-        return f"faster{TIMED[objective]}"
-    return f"lower in {COMPARED[objective]}"
+    return f"faster{TIMED[objective]}" if objective in TIMED else f"lower in {COMPARED[objective]}"
 
 
 def worse(objective: str) -> str:
     """`slower`, `slower at the 99th percentile`, `higher in cost`."""
-    if objective in TIMED:
-        return f"slower{TIMED[objective]}"
-    return f"higher in {COMPARED[objective]}"
+    return f"slower{TIMED[objective]}" if objective in TIMED else f"higher in {COMPARED[objective]}"
 
 
 def quantity(objective: str) -> str:

@@ -294,16 +294,18 @@ def _line(by_size: Mapping[float, float]) -> tuple[float, tuple[float, float]] |
     return value, (low, high)
 
 
-# ------------------------------------------------------------------ words
-
-
 def sentence(crossover: Crossover) -> str:
     """`The GPU leads from batch 12 (95% CI 9-16), the CPU below it.`, and what limits that."""
     if crossover.value is None or crossover.ci95 is None or crossover.below is None:
         sentences = _without_value(crossover)
     else:
         sentences = _with_value(crossover, crossover.value, crossover.ci95)
-    return " ".join(map(as_sentence, [*sentences, *_gaps(crossover)]))
+    found = list(sentences)
+    # Another change may hide in a wide gap.
+    wide = [f"{number(a)} and {number(b)}" for a, b in pairwise(crossover.sizes) if b / a > GAP]
+    if wide:
+        found.append(f"No size was measured between {', or between '.join(wide)}.")
+    return " ".join(map(as_sentence, found))
 
 
 def _with_value(crossover: Crossover, value: float, ci95: tuple[float, float]) -> Iterator[str]:
@@ -348,13 +350,6 @@ def _without_value(crossover: Crossover) -> Iterator[str]:
     if crossover.leads != crossover.searched:
         where = f"Elsewhere between {size} {low} and {high}"
         yield f"{where} its lead is not proven for all sizes at once."
-
-
-def _gaps(crossover: Crossover) -> Iterator[str]:
-    """The wide gaps between measured sizes, in which another change may hide."""
-    wide = [f"{number(a)} and {number(b)}" for a, b in pairwise(crossover.sizes) if b / a > GAP]
-    if wide:
-        yield f"No size was measured between {', or between '.join(wide)}."
 
 
 def number(value: float) -> str:

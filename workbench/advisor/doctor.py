@@ -116,9 +116,6 @@ def _from(
     return found or ([Check(name, OK, otherwise)] if otherwise is not None else [])
 
 
-# --------------------------------------------------------------------- host
-
-
 def _host(machine: Machine, warnings: Sequence[Warning]) -> Iterator[Check]:
     cpu, memory = machine.cpu, machine.memory
     cores = f"{cpu.effective_cores} of {cpu.logical_cores} cores"
@@ -130,9 +127,6 @@ def _host(machine: Machine, warnings: Sequence[Warning]) -> Iterator[Check]:
         yield Check("memory", OK, free)
     unset = "no environment variables affect results"
     yield from _from(warnings, *WARNED, name="environment", otherwise=unset)
-
-
-# ----------------------------------------------------------------- packages
 
 
 def _packages(
@@ -220,9 +214,6 @@ def _ort_gpu(machine: Machine, software: Software, trial: Trial | None) -> Itera
         yield Check(name, FAIL, f"built in but not usable: {why}", remedy)
     elif not differs:
         yield Check(name, OK, "gives correct results")
-
-
-# ------------------------------------------------------------ driver, cards
 
 
 def _driver(machine: Machine, warnings: Sequence[Warning]) -> list[Check]:
@@ -321,9 +312,6 @@ def stragglers(report: Report) -> Iterator[Check]:
             yield Check(f"{device} product", WARN, text, remedy)
         else:
             yield Check(f"{device} product", OK, text)
-
-
-# -------------------------------------------------------------------- stack
 
 
 def stack(machine: Machine, software: Software, trials: Mapping[str, Trial]) -> list[Level]:

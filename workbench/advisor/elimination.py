@@ -188,9 +188,8 @@ def is_plausible(candidate: Candidate) -> bool:
 
 
 def _slowdowns(group: Sequence[Candidate]) -> Iterator[tuple[Candidate, float, str]]:
-    """Each candidate, its time over that of the best of its group in the candidate's last round,
-    and the name of the best.  Where the objective is the time of a step, the fastest sample counts,
-    else the value."""
+    """Each candidate, its time over that of the best of its group in its last round, and the name
+    of the best.  Where the objective is the time of a step, its fastest sample counts."""
     rounds = {candidate.case.id: candidate.rounds() for candidate in group}
     for candidate in group:
         case = candidate.case.id

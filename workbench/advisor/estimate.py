@@ -45,19 +45,21 @@ class Model:
     amount: str  # a field of `Work`
     in_logs: bool
 
-    def between(self, at: Work, below: Work, above: Work, times_s: Interval) -> float | None:
-        """Seconds at `at`; None if its work is not strictly between the two."""
+    def place(self, at: Work, below: Work, above: Work) -> float | None:
+        """The place of `at` between the two, 0 to 1; None if it is not strictly between them."""
         x, low, high = (getattr(each, self.amount) for each in (at, below, above))
         if None in (x, low, high) or not 0 < low < x < high:
             return None
-        first, last = times_s
         if self.in_logs:
-            share = math.log(x / low) / math.log(high / low)
-            time_s = math.pow(first, 1 - share) * math.pow(last, share)
-        else:
-            share = (x - low) / (high - low)
-            time_s = (1 - share) * first + share * last
-        return min(max(time_s, min(times_s)), max(times_s))  # despite rounding
+            return math.log(x / low) / math.log(high / low)
+        return float((x - low) / (high - low))
+
+    def seconds(self, place: float, first_s: float, last_s: float) -> float:
+        """The time at this place between two times."""
+        time_s = (1 - place) * first_s + place * last_s
+        if self.in_logs:
+            time_s = math.pow(first_s, 1 - place) * math.pow(last_s, place)
+        return min(max(time_s, min(first_s, last_s)), max(first_s, last_s))  # despite rounding
 
 
 MODELS = tuple(Model(amount, logs) for logs in (False, True) for amount in ("flops", "bytes_moved"))
@@ -74,42 +76,34 @@ def estimate(points: Mapping[float, Point], size: float, work: Work) -> Estimate
         return Reason("outside", "it is outside the recorded sizes")
     first = points[max(each for each in points if each < size)]
     last = points[min(each for each in points if each > size)]
-    times_s = first.value_s, last.value_s
-    values = {model: model.between(work, first.work, last.work, times_s) for model in MODELS}
+    places = {model: model.place(work, first.work, last.work) for model in MODELS}
     usable = {
-        model: (error, value)
-        for model, value in values.items()
-        if value is not None and (error := held_out_error(ordered, model)) is not None
+        model: (error, place)
+        for model, place in places.items()
+        if place is not None and (error := held_out_error(ordered, model)) is not None
     }
     if not usable:
         return Reason("no_work", "the work of a step does not grow with the size")
     model = min(usable, key=lambda model: usable[model][0])
-    error, value = usable[model]
+    error, place = usable[model]
     if error > MOST_ERROR:
         text = f"estimates of its recorded sizes are up to {error:.0%} off"
         return Reason("too_far_off", f"{text}, more than {MOST_ERROR:.0%}")
-    return Estimate(value, _interval(model, work, first, last, error), error)
+    interval = None
+    if first.interval_s is not None and last.interval_s is not None:
+        bounds = zip(first.interval_s, last.interval_s, strict=True)
+        low, high = (model.seconds(place, *pair) for pair in bounds)
+        interval = low / (1 + error), high / (1 - error)
+    return Estimate(model.seconds(place, first.value_s, last.value_s), interval, error)
 
 
 def held_out_error(points: Sequence[Point], model: Model) -> float | None:
-    """The largest error at inner points that are estimated from their neighbours; None if one
-    cannot be estimated."""
+    """The largest error at inner points, estimated from their neighbours; None if one cannot be."""
     worst = 0.0
     for first, held_out, last in zip(points, points[1:], points[2:], strict=False):
-        times_s = first.value_s, last.value_s
-        estimated = model.between(held_out.work, first.work, last.work, times_s)
-        if estimated is None:
+        place = model.place(held_out.work, first.work, last.work)
+        if place is None:
             return None
-        worst = max(worst, abs(estimated / held_out.value_s - 1))
+        estimated_s = model.seconds(place, first.value_s, last.value_s)
+        worst = max(worst, abs(estimated_s / held_out.value_s - 1))
     return worst
-
-
-def _interval(model: Model, work: Work, first: Point, last: Point, error: float) -> Interval | None:
-    """The intervals of both neighbours interpolated, widened by the error of the estimate."""
-    if first.interval_s is None or last.interval_s is None:
-        return None
-    bounds = zip(first.interval_s, last.interval_s, strict=True)
-    low, high = (model.between(work, first.work, last.work, pair) for pair in bounds)
-    if low is None or high is None:
-        return None
-    return low / (1 + error), high / (1 - error)

@@ -69,19 +69,15 @@ class Evidence:
         Where 99th percentiles are level, one whose median is clearly lower comes first.  The user's
         code as written comes before candidates that are no better.
         """
-        order, best = self._by_value, self.best_median
-        first = self._level_as_written if best is None else best.one
+        order, code = self._by_value, self.report.code
+        first: Candidate | None = None
+        if self.best_median is not None:
+            first = self.best_median.one
+        elif code is not None and code.facts.kind != COMMAND and order:
+            given = as_written(self.row, code)
+            ratio = ratio_of(order[0], given) if given in order else None
+            first = given if ratio is not None and ratios.is_tie(ratio) else None
         return order if first is None else [first, *(c for c in order if c is not first)]
-
-    @property
-    def _level_as_written(self) -> Candidate | None:
-        """The user's module or function as written, where it ties with the best."""
-        code, order = self.report.code, self._by_value
-        if code is None or code.facts.kind == COMMAND or not order:
-            return None
-        given = as_written(self.row, code)
-        ratio = ratio_of(order[0], given) if given in order else None
-        return given if ratio is not None and ratios.is_tie(ratio) else None
 
     @cached_property
     def _by_value(self) -> list[Candidate]:

@@ -13,16 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ..records.fleet import (
-    FleetCell,
-    FleetDocument,
-    FleetFolder,
-    FleetNode,
-    FleetPlan,
-    FleetRow,
-    NodeAnswer,
-    NodeRun,
-)
+from ..records import fleet as doc
 from ..records.reason import Reason
 from ..report.candidate import price_of
 from ..stats import ratios
@@ -31,32 +22,31 @@ from ..stats.samples import Ratio
 from ..stats.unpaired import between_equals, far_ends, round_spread
 
 ANSWERED = ("done", "partial", "running")  # states of nodes whose answers count
-Answers = list[tuple[FleetNode, NodeAnswer]]
+Answers = list[tuple[doc.FleetNode, doc.NodeAnswer]]
 Side = tuple[str, tuple[float, tuple[float, float]], float]  # node type, value, spread of nodes
 
 
-def fleet_document(head: Mapping[str, Any], found: FleetFolder) -> FleetDocument:
+def fleet_document(head: Mapping[str, Any], found: doc.FleetFolder) -> doc.FleetDocument:
     """The document of a folder, without prices; `head` has the first members of every document."""
     plan, nodes = found.plan, _typed(_comparable(found.nodes, found.plan))
     engine, arguments = (plan.engine, plan.arguments) if plan else (None, [])
-    unpriced = FleetDocument(**head, engine=engine, arguments=arguments, rows=[], nodes=nodes,
+    unpriced = doc.FleetDocument(**head, engine=engine, arguments=arguments, rows=[], nodes=nodes,
                              prices={}, warnings=found.warnings)  # fmt: skip
     return priced(unpriced, {})
 
 
-def priced(fleet: FleetDocument, prices: Mapping[str, float]) -> FleetDocument:
+def priced(fleet: doc.FleetDocument, prices: Mapping[str, float]) -> doc.FleetDocument:
     """The same nodes merged at these prices per hour."""
     return replace(fleet, rows=list(_rows(fleet.nodes, prices)), prices=dict(prices))
 
 
-def is_complete(fleet: FleetDocument) -> bool:
+def is_complete(fleet: doc.FleetDocument) -> bool:
     """Whether every node has answered, and every file was one of ours."""
     return not fleet.warnings and all(node.state == "done" for node in fleet.nodes)
 
 
-def _typed(nodes: Sequence[FleetNode]) -> list[FleetNode]:
-    """Give each machine that the plan does not name the planned type of equal machines, else one
-    of its own."""
+def _typed(nodes: Sequence[doc.FleetNode]) -> list[doc.FleetNode]:
+    """Give each machine without a planned type that of equal planned machines, else its own."""
     planned = {node.run.machine: node.node_type for node in nodes if node.run and node.node_type}
     machines = [node.run.machine if node.run else "unknown" for node in nodes]
     return [
@@ -65,7 +55,7 @@ def _typed(nodes: Sequence[FleetNode]) -> list[FleetNode]:
     ]
 
 
-def _comparable(nodes: Sequence[FleetNode], plan: FleetPlan | None) -> list[FleetNode]:
+def _comparable(nodes: Sequence[doc.FleetNode], plan: doc.FleetPlan | None) -> list[doc.FleetNode]:
     """The nodes, marked `incomparable` where they did another job than the planned nodes, or than
     most nodes if no planned one has answered.  A version that no node has is not required."""
     ran = [(node.node_type, node.run) for node in nodes if node.run and _has_answered(node.run)]
@@ -80,7 +70,7 @@ def _comparable(nodes: Sequence[FleetNode], plan: FleetPlan | None) -> list[Flee
     subject = model.sha256 if model else mode([run.subject for run in voters] or [""])
     usual = _usual_work(every) | _usual_work(voters)
 
-    def judged(node: FleetNode) -> FleetNode:
+    def judged(node: doc.FleetNode) -> doc.FleetNode:
         if node.run is None or not _has_answered(node.run):
             return node
         if (text := _difference(node.run, version, subject, usual)) is None:
@@ -92,7 +82,7 @@ def _comparable(nodes: Sequence[FleetNode], plan: FleetPlan | None) -> list[Flee
 
 
 def _difference(
-    run: NodeRun, version: str, subject: str, usual: Mapping[str, tuple[str, str]]
+    run: doc.NodeRun, version: str, subject: str, usual: Mapping[str, tuple[str, str]]
 ) -> str | None:
     """Why a run cannot be compared with runs of this version, subject and work; None if it can."""
     if run.version != version:
@@ -106,16 +96,16 @@ def _difference(
     return None
 
 
-def _has_answered(run: NodeRun) -> bool:
+def _has_answered(run: doc.NodeRun) -> bool:
     return bool(run.scaling) or any(answer.pick for answer in run.answers)
 
 
-def _work(answer: NodeAnswer) -> tuple[str, str]:
+def _work(answer: doc.NodeAnswer) -> tuple[str, str]:
     """The work that was timed and the objective; two times are comparable if both are equal."""
     return answer.job, answer.objective
 
 
-def _usual_work(runs: Sequence[NodeRun]) -> dict[str, tuple[str, str]]:
+def _usual_work(runs: Sequence[doc.NodeRun]) -> dict[str, tuple[str, str]]:
     """The work that most of these runs timed, by scenario."""
     found: dict[str, list[tuple[str, str]]] = {}
     for answer in (each for run in runs for each in run.answers if each.job):
@@ -123,7 +113,7 @@ def _usual_work(runs: Sequence[NodeRun]) -> dict[str, tuple[str, str]]:
     return {scenario: mode(each) for scenario, each in found.items()}
 
 
-def _rows(nodes: Sequence[FleetNode], prices: Mapping[str, float]) -> Iterator[FleetRow]:
+def _rows(nodes: Sequence[doc.FleetNode], prices: Mapping[str, float]) -> Iterator[doc.FleetRow]:
     table: dict[str, dict[str, Answers]] = {}
     for node in nodes:
         for answer in node.run.answers if node.run and node.state in ANSWERED else ():
@@ -155,7 +145,7 @@ def _rows(nodes: Sequence[FleetNode], prices: Mapping[str, float]) -> Iterator[F
         # A type without an interval may also be the best, unless it is far behind.
         far_s = ratios.UNDECIDED * min((value[0] for _, value, _ in times), default=math.inf)
         is_known = bool(others or (times and not several)) and min(vague, default=far_s) >= far_s
-        yield FleetRow(
+        yield doc.FleetRow(
             scenario=scenario,
             choice=choice if is_known else "unknown",
             alike=alike,
@@ -170,7 +160,7 @@ def _values(equal: Answers) -> list[float]:
     return [answer.value_s for _, answer in equal if answer.value_s is not None]
 
 
-def _cell(node_type: str, equal: Answers, prices: Mapping[str, float]) -> FleetCell:
+def _cell(node_type: str, equal: Answers, prices: Mapping[str, float]) -> doc.FleetCell:
     """The cell of a node type; the node with the median time stands for all of its type."""
     values = _values(equal)
     timed = sorted(equal, key=lambda each: (each[1].value_s or math.inf, each[1].pick is None))
@@ -179,7 +169,7 @@ def _cell(node_type: str, equal: Answers, prices: Mapping[str, float]) -> FleetC
     if price is None and answer.pick is not None:
         price = price_of(answer.pick.device, prices, answer.ranks)
     cost = None if price is None or answer.per_million_s is None else price * answer.per_million_s
-    return FleetCell(
+    return doc.FleetCell(
         **msgspec.structs.asdict(answer),
         node_type=node_type,
         node=node.name,

@@ -54,10 +54,8 @@ def _for_a_missing_device(evidence: Evidence) -> Iterator[str]:
     if errors := [
         c.accuracy.worst for c in evidence.over_limit if c in evidence.lost and c.accuracy
     ]:
-        yield (
-            f"If an error of {units.share(min(errors))} is acceptable, raise the error limit. "
-            "Otherwise choose a more accurate precision"
-        )
+        raise_it = f"If an error of {units.share(min(errors))} is acceptable, raise the error limit"
+        yield f"{raise_it}. Otherwise choose a more accurate precision"
     yield from (reason.hint for reason in reasons if reason.hint)
 
 
@@ -134,19 +132,15 @@ def _for_precision(evidence: Evidence) -> Iterator[str]:
         if pick.objective == "latency_p99":  # one block says little about its tail
             gain, faster = ratios.relative(pick.step_rounds(), other.step_rounds()), "faster"
         if gain > 1 + ratios.TOLERANCE and other.accuracy is not None:
+            leads = f"{candidate_name(other.case)} is about {units.ratio(gain)} {faster}"
             error = units.share(other.accuracy.worst)
-            yield (
-                f"{candidate_name(other.case)} is about {units.ratio(gain)} {faster}. "
-                f"Raise the error limit only if an error of {error} is acceptable"
-            )
+            yield f"{leads}. Raise the error limit only if an error of {error} is acceptable"
     roof = roof_of(evidence, pick)
     is_limited = roof is not None and roof.limited_by == "memory" and roof.fraction >= NEAR_LIMIT
     has_reduced = any(c.case.precision in REDUCED for c in evidence.row.candidates)
     if is_limited and pick.case.precision == "fp32" and not has_reduced:
-        yield (
-            f"Memory bandwidth limits {candidate_name(pick.case)}. "
-            "Try a precision with fewer bytes, such as bf16 or int8"
-        )
+        limits = f"Memory bandwidth limits {candidate_name(pick.case)}"
+        yield f"{limits}. Try a precision with fewer bytes, such as bf16 or int8"
     yield from _for_accuracy(pick, evidence)
 
 
@@ -165,8 +159,7 @@ def _for_accuracy(pick: Candidate, evidence: Evidence) -> Iterator[str]:
     if exact:
         _, _, error_value, comparison = min(exact, key=lambda each: each[:2])
         factor, ci = comparison.parts
-        name, noun = candidate_name(comparison.other.case), quantity(pick.objective)
-        yield (
-            f"{name} is accurate to {units.figure(error_value)} and takes {factor} the {noun} "
-            f"(95% CI {ci}). Prefer it if an error of {units.share(accuracy.value)} is too much"
-        )
+        name, own = candidate_name(comparison.other.case), units.share(accuracy.value)
+        takes = f"takes {factor} the {quantity(pick.objective)} (95% CI {ci})"
+        text = f"{name} is accurate to {units.figure(error_value)} and {takes}"
+        yield f"{text}. Prefer it if an error of {own} is too much"

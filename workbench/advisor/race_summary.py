@@ -37,7 +37,18 @@ def summarise(row: Row) -> RaceSummary | None:
         rounds=row.rounds if not is_cut_short(row) else max(measured, default=0),
         ended_by=row.ended_by or CANCELLED,
         joined={c.case.id: c.joined_after for c in row.candidates if c.joined_after is not None},
-        left=[_elimination(candidate) for candidate in left],
+        left=[
+            Elimination(
+                id=candidate.case.id,
+                rounds=len(candidate.blocks),
+                code=candidate.reason.code if candidate.reason else candidate.state,
+                message=candidate.reason.message if candidate.reason else candidate.state,
+                beaten_by=candidate.beaten_by,
+                ratio=candidate.ratio,
+                ratio_bounds=candidate.ratio_bounds,
+            )
+            for candidate in left
+        ],
         stayed=[*order, *(c.case.id for c in finished if c.case.id not in order)],
     )
 
@@ -55,26 +66,10 @@ def left_early(candidate: Candidate) -> bool:
     return candidate.reason is not None or candidate.state == "failed"
 
 
-def _elimination(candidate: Candidate) -> Elimination:
-    reason = candidate.reason
-    return Elimination(
-        id=candidate.case.id,
-        rounds=len(candidate.blocks),
-        code=reason.code if reason else candidate.state,
-        message=reason.message if reason else candidate.state,
-        beaten_by=candidate.beaten_by,
-        ratio=candidate.ratio,
-        ratio_bounds=candidate.ratio_bounds,
-    )
-
-
 def eliminated_by_first_block(summary: RaceSummary | None, case: str | None) -> Elimination | None:
     """The elimination of `case` if its first block alone was the cause."""
     left = summary.left if summary is not None else []
     return next((e for e in left if e.id == case and e.rounds and e.code in BY_FIRST_BLOCK), None)
-
-
-# ------------------------------------------------------------------ words
 
 
 def summary_text(summary: RaceSummary) -> str:

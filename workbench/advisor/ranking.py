@@ -37,8 +37,17 @@ class RankedCandidate:
     def of(
         cls, candidate: Candidate, row: Row, base: Candidate | None, above: str, **shown: Any
     ) -> RankedCandidate:
-        """A candidate of `row`, compared with `base`; `above` says which limit it exceeds."""
-        gain, (word, why) = _steady_gain(base, candidate), outcome(candidate, row, above)
+        """A candidate of `row`, compared with `base`; `above` says which limit it exceeds.
+
+        No gain is shown if its interval reaches below half or above twice of it, or if the medians
+        contradict it.
+        """
+        gain: float | None = None
+        gained = gain_over(base, candidate)
+        if gained is not None and gained.least is None:
+            low, high = gained.ratio.interval if gained.ratio else (gained.factor, gained.factor)
+            gain = gained.factor if low * 2 >= gained.factor >= high / 2 else None
+        word, why = outcome(candidate, row, above)
         return cls(candidate, gain=gain, exceeds_limit=bool(above), outcome=word, why=why, **shown)
 
 
@@ -92,16 +101,6 @@ def gain_over(
     off = given.median_s / candidate.median_s / by_rounds
     low = ratio.low if ratio else factor
     return Gain(factor, ratio, None if 0.5 <= off <= 2 else low * min(off, 1.0))
-
-
-def _steady_gain(given: Candidate | None, candidate: Candidate) -> float | None:
-    """The factor of `gain_over`; None if its interval reaches below half or above twice of it, or
-    if the medians contradict it."""
-    gained = gain_over(given, candidate)
-    if gained is None or gained.least is not None:
-        return None
-    low, high = gained.ratio.interval if gained.ratio else (gained.factor, gained.factor)
-    return gained.factor if low * 2 >= gained.factor >= high / 2 else None
 
 
 def gain_text(gained: Gain, objective: str, other: str) -> str:

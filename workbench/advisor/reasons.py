@@ -30,11 +30,11 @@ def reasons(evidence: Evidence, causes: Sequence[str]) -> list[str]:
     """The outcome, then as many `causes` as there is room for, then what the answer leaves out."""
     left_out = " ".join([*_not_picked(evidence), *_copying(evidence)])
     room = MOST - 1 - bool(left_out)
-    outcome = " ".join([*_outcome(evidence), *_by_median(evidence)])
-    return [outcome, *causes[:room], *([left_out] if left_out else [])]
-
-
-# ------------------------------------------------------------------ outcome
+    outcome = list(_outcome(evidence))
+    if (best := evidence.best_median or evidence.medians) is not None:
+        (factor, ci), other = best.parts, candidate_name(best.other.case)
+        outcome.append(f"The median decides: that of {other} is {factor} as long (95% CI {ci}).")
+    return [" ".join(outcome), *causes[:room], *([left_out] if left_out else [])]
 
 
 def _outcome(evidence: Evidence) -> Iterator[str]:
@@ -43,7 +43,11 @@ def _outcome(evidence: Evidence) -> Iterator[str]:
     elif evidence.absence is not None and "cpu" in evidence.kinds:
         yield from _without_gpu(evidence)
     elif evidence.device_ratio is None and evidence.choice in NAMES:
-        yield from _only_within_limits(evidence)
+        yield f"Only {NAMES[evidence.choice]} meets the limits."
+        yield f"Not eligible: {listed(why_lost(evidence.lost, evidence))}."
+        if evidence.lead is not None:
+            yield from _lead(evidence.lead)
+        yield from _weak_evidence(evidence)
     elif evidence.device_ratio is None:
         yield from _incomparable(evidence)
     elif evidence.choice in NAMES:
@@ -81,15 +85,6 @@ def _lead(lead: Comparison) -> Iterator[str]:
         yield f"{candidate_name(lead.other.case)} was eliminated after {turns} ({behind})."
     else:
         yield lead.sentence()
-
-
-def _only_within_limits(evidence: Evidence) -> Iterator[str]:
-    """The outcome where all candidates of the other device were measured and none is in limits."""
-    yield f"Only {NAMES[evidence.choice]} meets the limits."
-    yield f"Not eligible: {listed(why_lost(evidence.lost, evidence))}."
-    if evidence.lead is not None:
-        yield from _lead(evidence.lead)
-    yield from _weak_evidence(evidence)
 
 
 def _incomparable(evidence: Evidence) -> Iterator[str]:
@@ -169,18 +164,8 @@ def _decided(evidence: Evidence, ratio: Ratio) -> Iterator[str]:
     yield from _weak_evidence(evidence)
 
 
-def _by_median(evidence: Evidence) -> Iterator[str]:
-    """That the medians decided, not the 99th percentiles."""
-    if (best := evidence.best_median or evidence.medians) is not None:
-        (factor, ci), other = best.parts, candidate_name(best.other.case)
-        yield f"The median decides: that of {other} is {factor} as long (95% CI {ci})."
-
-
 def _counted(evidence: Evidence) -> str:
     return COMPARED[evidence.scenario.objective]
-
-
-# ------------------------------------------------------------------- doubts
 
 
 def _weak_evidence(evidence: Evidence) -> Iterator[str]:

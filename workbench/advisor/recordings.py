@@ -164,11 +164,9 @@ def named(asked: str, recordings: Sequence[Recording], unusable: Sequence[Warnin
         listed = "; ".join(fitting)
         raise UsageError(f"--what-if {asked!r} fits several devices: {listed}. Add a word")
     others = f" ({len(unusable)} unusable: {unusable[0].message})" if unusable else ""
-    raise UsageError(
-        f"--what-if {asked!r}: no recording. Recorded: {'; '.join(names) or 'none'}{others}. "
-        f"To make one, run `{RECORD} {file_name(asked)}` on that machine "
-        f"and copy the file to {shorten_home(own_folder())}"
-    )
+    text = f"--what-if {asked!r}: no recording. Recorded: {'; '.join(names) or 'none'}{others}"
+    how = f"run `{RECORD} {file_name(asked)}` on that machine and copy the file to"
+    raise UsageError(f"{text}. To make one, {how} {shorten_home(own_folder())}")
 
 
 def file_name(asked: str) -> str:

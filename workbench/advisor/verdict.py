@@ -25,6 +25,8 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
     found = Evidence(report, row, scenario)
     pick_ratio = found.lead.ratio if found.lead is not None else None
     (device, device_ci95), (lead, lead_ci95) = known(found.device_ratio), known(pick_ratio)
+    measured = any(candidate.blocks for candidate in row.candidates)
+    is_simulated = any(candidate.simulated for candidate in row.candidates)
     return Verdict(
         **{name: getattr(row.plan, name) for name in OF_THE_PLAN},
         textbook=row.plan.textbook or "",
@@ -40,7 +42,7 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
         pick_ratio_ci95=lead_ci95,
         tie=ratios.is_close(pick_ratio),
         equal_precision=equal_precision(row, scenario),
-        basis=_basis(row),
+        basis="none" if not measured else "simulated" if is_simulated else "measured",
         crossover=None,
         reasons=reasons(found, causes(found)),
         warnings=found.warnings,
@@ -53,13 +55,6 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
         what_if=compared(row.plan.what_if, found.pick, report.machine),
         confidence=found.confidence,
     )
-
-
-def _basis(row: Row) -> str:
-    """`measured` or `simulated`; `none` where nothing was measured."""
-    if not any(candidate.blocks for candidate in row.candidates):
-        return "none"
-    return "simulated" if any(c.simulated for c in row.candidates) else "measured"
 
 
 def equal_precision(row: Row, scenario: Scenario) -> list[EqualPrecision]:

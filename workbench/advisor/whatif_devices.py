@@ -13,6 +13,7 @@ from ..machine.packages.software import shorten_home
 from ..planning.cases import cases_on
 from ..planning.plan import RowPlan
 from ..planning.request import Request
+from ..planning.scenario import Scenario
 from ..records.document import Measurement
 from ..records.reason import Reason, Warning
 from ..records.verdict import WhatIf
@@ -28,6 +29,8 @@ from .whatif import seconds_of
 
 # Codes of reasons against an estimate, closest to a result first; only one is reported.
 NEAREST = ("too_far_off", "too_few_sizes", "outside", "no_work")
+
+Answer = tuple[Estimate, Case, list[Warning]]
 
 
 @dataclass(frozen=True)
@@ -69,25 +72,37 @@ def _answers(
         text = f"recordings hold times only; the objective of this row is {row.scenario.objective}"
         yield WhatIf(asked, recordings[0].name, missing=Reason("objective", text))
         return
-    found = (_recorded(row, request, asked, recording) for recording in recordings)
-    if answers := [answer for answer in found if answer is not None]:
-        yield from answers
-        return
-    reasons = []
-    for recording in recordings:
-        estimated = _estimated(row, request, asked, recording)
-        if isinstance(estimated, WhatIf):
-            yield estimated
-            return
+    recorded = ((each, _recorded(row, request, each)) for each in recordings)
+    answers = [(each, answer) for each, answer in recorded if answer is not None]
+    reasons: list[Reason] = []
+    for recording in recordings if not answers else ():
+        estimated = _estimated(row, request, recording)
+        if isinstance(estimated, tuple):
+            answers = [(recording, estimated)]
+            break
         reasons += estimated
+    for recording, (time, case, warnings) in answers:
+        yield WhatIf(
+            asked,
+            recording.name,
+            "recorded" if time.error is None else "estimated",
+            case.id,
+            time.value_s,
+            time.interval_s,
+            error=time.error,
+            recorded_at=recording.recorded_at,
+            source=recording.file,
+            warnings=warnings,
+        )
+    if answers:
+        return
     alone = replace(
         request, scenarios=(row.scenario.id,), what_if=(), devices=(), all_scenarios=False
     )
     arguments = [*alone.arguments(), "--json", "--output", file_name(asked)]
     command, folder = shlex.join(["workbench", *arguments]), shorten_home(own_folder())
     hint = f"run `{command}` on that machine and copy the file to {folder}"
-    sizes = _sizes(row.scenario.batch, row.scenario.params)
-    listed = ",".join(f"{name}={value}" for name, value in sizes.items())
+    listed = ",".join(f"{name}={value}" for name, value in _sizes(row.scenario).items())
     code, text = "not_recorded", f"{row.workload.name}[{listed}] was not recorded"
     if reasons:
         nearest = min(reasons, key=lambda reason: NEAREST.index(reason.code))
@@ -95,31 +110,11 @@ def _answers(
     yield WhatIf(asked, recordings[0].name, missing=Reason(code, text, hint))
 
 
-def _timed(
-    asked: str, recording: Recording, case: Case, time: Estimate, warnings: Sequence[Warning]
-) -> WhatIf:
-    return WhatIf(
-        asked,
-        recording.name,
-        "recorded" if time.error is None else "estimated",
-        case.id,
-        time.value_s,
-        time.interval_s,
-        error=time.error,
-        recorded_at=recording.recorded_at,
-        source=recording.file,
-        warnings=list(warnings),
-    )
+def _sizes(of: Case | Scenario) -> dict[str, ParameterValue]:
+    return {**({} if of.batch is None else {"batch": of.batch}), **of.params}
 
 
-def _sizes(batch: int | None, params: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
-    return {**({} if batch is None else {"batch": batch}), **params}
-
-
-# ----------------------------------------------------------------- recorded
-
-
-def _recorded(row: RowPlan, request: Request, asked: str, recording: Recording) -> WhatIf | None:
+def _recorded(row: RowPlan, request: Request, recording: Recording) -> Answer | None:
     """The fastest recorded candidate that this row could pick, at the size of the row."""
     rows: dict[str | None, dict[str, Recorded]] = {}
     for recorded in _comparable(row, request, recording):
@@ -135,7 +130,7 @@ def _recorded(row: RowPlan, request: Request, asked: str, recording: Recording) 
         return None
     best = min(fastest, key=lambda recorded: recorded.value_s)
     time = Estimate(best.value_s, best.interval_s, error=None)
-    return _timed(asked, recording, best.measured.case, time, best.measured.warnings)
+    return time, best.measured.case, best.measured.warnings
 
 
 def _comparable(row: RowPlan, request: Request, recording: Recording) -> Iterator[Recorded]:
@@ -174,17 +169,12 @@ def _work(row: RowPlan, case: Case) -> Work | None:
 
 def _differing(row: RowPlan, case: Case) -> dict[str, ParameterValue | None]:
     """The recorded sizes that differ from those of the row."""
-    here, there = _sizes(row.scenario.batch, row.scenario.params), _sizes(case.batch, case.params)
+    here, there = _sizes(row.scenario), _sizes(case)
     names = dict.fromkeys([*here, *there])
     return {name: there.get(name) for name in names if here.get(name) != there.get(name)}
 
 
-# ---------------------------------------------------------------- estimated
-
-
-def _estimated(
-    row: RowPlan, request: Request, asked: str, recording: Recording
-) -> WhatIf | list[Reason]:
+def _estimated(row: RowPlan, request: Request, recording: Recording) -> Answer | list[Reason]:
     """The fastest candidate with recorded sizes on both sides that differ in one parameter only."""
     curves: dict[tuple[str, str], dict[float, Recorded]] = {}
     for recorded in _comparable(row, request, recording):
@@ -197,15 +187,12 @@ def _estimated(
     found = [answer for answer in answers if isinstance(answer, tuple)]
     if not found:
         return [answer for answer in answers if isinstance(answer, Reason)]
-    estimated, case, warnings = min(found, key=lambda answer: answer[0].value_s)
-    return _timed(asked, recording, case, estimated, warnings)
+    return min(found, key=lambda answer: answer[0].value_s)
 
 
-def _on_curve(
-    row: RowPlan, name: str, points: Mapping[float, Recorded]
-) -> tuple[Estimate, Case, list[Warning]] | Reason | None:
+def _on_curve(row: RowPlan, name: str, points: Mapping[float, Recorded]) -> Answer | Reason | None:
     """The estimate of one candidate over one size; None if a neighbour could not be picked."""
-    wanted = _sizes(row.scenario.batch, row.scenario.params).get(name)
+    wanted = _sizes(row.scenario).get(name)
     if not isinstance(wanted, int | float):
         return None
     some = next(iter(points.values())).measured.case

@@ -26,7 +26,7 @@ from ..contract import (
     WorkloadError,
 )
 from ..process import children
-from ..process.exit_status import ending
+from ..process.children import ending
 from ..process.line_process import SLICE_S, LineProcess, LineTooLong
 from ..records.reason import Reason
 from ..records.reply import LONGEST, Failure, Unreadable, read

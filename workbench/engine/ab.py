@@ -19,12 +19,12 @@ from ..planning.plan import RowPlan
 from ..planning.request import Request
 from ..planning.usage import UsageError
 from ..pool.answers import Block, Prepared
-from ..pool.control import FIRST, Cancelled, Control
-from ..pool.pool import Answer, Pool, T, WorkerFailed
+from ..pool.control import Cancelled, Control
+from ..pool.pool import Answer, T, WorkerFailed
 from ..pool.worker_process import WorkerKey
 from ..records import events as ev
 from ..records.comparison import ABReport, ABResult, Side
-from ..records.reason import BUDGET, Reason, Warning
+from ..records.reason import BUDGET, Reason
 from ..report.journal import new_run_id
 from ..report.report import Report
 from ..stats import ratios
@@ -32,13 +32,10 @@ from ..stats.objectives import BY_DEVICE
 from ..stats.samples import median, paired_ratio
 from ..text.output import say
 from ..worker.code import COMMAND, Code
-from .context import SLACK_S, RunContext
-from .devices import detected
+from .context import SLACK_S
 from .exit_codes import BEYOND, CUT_SHORT, FAILED, OK
+from .opening import opened, row_source
 from .overhead import OverheadMeter
-from .row_sources import row_source
-from .telemetry import MachineTelemetry
-from .workers import settings_of
 
 SHARED = "both sides need it"  # a GPU that may admit one process at a time
 FEW = Reason(BUDGET, "too few pairs of processes: raise --budget")
@@ -50,35 +47,27 @@ WARM_UP_S = 0.5  # at most, since each fresh process warms up
 
 @dataclass
 class ABRun:
-    """A whole run of `workbench ab`, and the listener of its workers."""
+    """A whole run of `workbench ab`."""
 
     request: Request
     sides: Sequence[Side]
     control: Control
 
     def __post_init__(self) -> None:
-        with self.control.raising(FIRST):
-            self.control.check()
-            machine, software = detected(self.request, within_s=self._left_s)
-        settings = settings_of(self.request, machine, new_run_id())
+        self._report, overhead = Report(), OverheadMeter(None, self.control.now)
+        # A examines the user's own code.
         by_name = {"": self.sides[0], **{side.name: side for side in self.sides}}
-        settings = replace(settings, sides=by_name)  # A examines the user's own code
-        self._pool, now = Pool(settings, control=self.control, listener=self), self.control.now
-        self._context = RunContext(
-            request=self.request,
-            pool=self._pool,
-            control=self.control,
-            report=Report(machine=machine, software=software),
-            emit=self.emit,
-            telemetry=MachineTelemetry(now=now, emit=self.emit),
-            overhead=OverheadMeter(None, now),
+        self._context = opened(
+            self.request, new_run_id(), self.control, self._take, self._report, overhead, by_name
         )
+        self._pool = self._context.pool
 
-    def emit(self, event: ev.AnyEvent) -> None:
-        """Ignore the events of the workers: their failures are raised as well."""
-
-    def warn(self, warning: Warning) -> None:
-        say(f"warning: {warning.message}; {warning.remedy}")
+    def _take(self, event: ev.AnyEvent) -> None:
+        """Note the machine and print warnings; failures of workers are raised as well."""
+        if isinstance(event, ev.HardwareDetected):
+            self._report.apply(event)
+        elif isinstance(event, ev.WarningRaised):
+            say(f"warning: {event.warning.message}; {event.warning.remedy}")
 
     @property
     def _left_s(self) -> float:
@@ -170,8 +159,7 @@ class ABRun:
             raise _failure(side, Reason("wrong_result", f"{text}, limit {check.limit:g}"))
 
     def _block_s(self, case: Case, side: Side) -> float:
-        """The median step of one turn in seconds; the turn is repeated if a pause or a suspend
-        interrupted it."""
+        """The median step of one turn in seconds; a turn with a pause or a suspend is repeated."""
         block = {"case": case.id, "min_samples": 1, "settle_s": kind_of(case.device).settle_s}
         while True:
             answer = self._ask(case, side, Block, op="block", seconds=BLOCK_S, **block)

@@ -2,13 +2,13 @@
 
 import math
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 
-from ..contract import Case, kind_of
+from ..contract import kind_of
 from ..machine.host.readings import package_energy_j, used_energy_j
 from ..planning import admission
 from ..planning.plan import RowPlan
@@ -26,28 +26,18 @@ HUNG = "the GPU or its driver may hang: read `dmesg | grep -iE 'nvrm|xid'`, or r
 ATTEMPTS = 3  # to measure a block without a pause or a suspend in it
 
 
-class EnergyMeter:
-    """Energy of a step on the CPU, from the counters of its packages (RAPL) around a block."""
-
-    def __init__(self) -> None:
-        self._power_w: float | None = None  # mean over the last block
-
-    @contextmanager
-    def around(self, device: str) -> Iterator[None]:
-        """Read the counters around a block on `device`; they cover the CPU only."""
-        self._power_w = None
-        if device != "cpu":
-            yield
-            return
-        before, began = package_energy_j()[0], time.monotonic()
-        yield
-        after, ended = package_energy_j()[0], time.monotonic()
-        if used_j := used_energy_j(before, after, ended - began):  # 0: the counter stood still
-            self._power_w = used_j / (ended - began)
-
-    def figures(self, samples_s: Sequence[float]) -> dict[str, float]:
-        """The metric of joules per step in the last block: its mean power times the median step."""
-        return {} if self._power_w is None else {ENERGY: self._power_w * stats.median(samples_s)}
+@contextmanager
+def mean_power_w(device: str) -> Iterator[list[float]]:
+    """A list that gets the mean power during a block on the CPU, if its packages count energy."""
+    power_w = list[float]()
+    if device != "cpu":
+        yield power_w
+        return
+    before, began = package_energy_j()[0], time.monotonic()
+    yield power_w
+    after, ended = package_energy_j()[0], time.monotonic()
+    if used_j := used_energy_j(before, after, ended - began):  # 0: the counter stood still
+        power_w.append(used_j / (ended - began))
 
 
 @dataclass
@@ -58,7 +48,6 @@ class BlockRunner:
     _context: RunContext
     _preparation: Preparation
     _budget: RoundBudget
-    _energy: EnergyMeter = field(default_factory=EnergyMeter)
 
     def take(self, prepared: PreparedCase, number: int, racing: Collection[PreparedCase]) -> bool:
         """Measure one candidate's block of round `number`, in which all of `racing` have a turn.
@@ -71,23 +60,27 @@ class BlockRunner:
         try:
             result = self._ask_block(prepared, racing)
         except WorkerFailed as failure:
-            self._preparation.fail(case, _hung(failure, case))
+            if failure.reason.code == "timeout" and not kind_of(case.device).on_host:
+                # A smaller size would not help a GPU that has stopped answering.
+                failure = WorkerFailed(msgspec.structs.replace(failure.reason, hint=HUNG))
+            self._preparation.fail(case, failure)
             return False
         if result is None:
             return True
         speed = self._context.speed(case.device)
         samples_s = [value / speed for value in result.samples_s]
-        wrong = _bad_clock(samples_s)
+        wrong = next((s for s in samples_s if not ev.SHORTEST_S <= s <= ev.LONGEST_S), None)
         if wrong is None:
             self._report(prepared, number, samples_s, result)
-            wrong = self._impossible(prepared)
-        if wrong is not None:
-            self._preparation.finish(case, "failed", wrong)
-        return wrong is None
+            reason = self._impossible(prepared)
+        else:
+            reason = Reason("bad_clock", f"a block has a sample of {wrong:g} s", "run it again")
+        if reason is not None:
+            self._preparation.finish(case, "failed", reason)
+        return reason is None
 
     def _renew(self, prepared: PreparedCase) -> bool:
-        """Load the case into a fresh worker; the time left does not matter while nothing of the row
-        is measured."""
+        """Load the case into a fresh worker, however late while nothing of the row is measured."""
         report = self._context.report
         is_measured = any(report.candidates[case.id].blocks for case in self._plan.cases)
         fresh = self._preparation.prepare(prepared.case, 0.0 if is_measured else -math.inf)
@@ -100,7 +93,7 @@ class BlockRunner:
         """A block that no pause or suspend interrupted; None if every attempt was interrupted."""
         context, case = self._context, prepared.case
         for _ in range(ATTEMPTS):
-            with context.overhead.measuring(), self._energy.around(case.device):
+            with context.overhead.measuring(), mean_power_w(case.device) as power_w:
                 answer = context.pool.ask(
                     prepared.key,
                     context.deadline(10.0 + 20 * self._budget.turn_s(prepared, racing)),
@@ -111,8 +104,11 @@ class BlockRunner:
                     min_samples=least_samples(self._plan.scenario, prepared.sample_s),
                     settle_s=kind_of(case.device).settle_s,
                 )
-            if not answer.interrupted and not answer.result.gap:
-                return answer.result
+            result = answer.result
+            if not answer.interrupted and not result.gap:
+                if power_w:
+                    result.figures[ENERGY] = power_w[0] * stats.median(result.samples_s)
+                return result
             reason = Reason("suspended", "the block spanned a pause or a suspend")
             context.record(ev.BlockDiscarded, case=case.id, reason=reason)
         return None
@@ -137,7 +133,7 @@ class BlockRunner:
             lead_in_s=[value / speed for value in result.lead_in_s],
             loss=result.loss,
             clocks=result.clocks,
-            metrics=result.figures | self._energy.figures(result.samples_s),
+            metrics=result.figures,
         )
 
     def _impossible(self, prepared: PreparedCase) -> Reason | None:
@@ -152,19 +148,3 @@ class BlockRunner:
             candidate.work.ranks,
             convolves=self._plan.workload.convolves,
         )
-
-
-def _hung(failure: WorkerFailed, case: Case) -> WorkerFailed:
-    """The failure of a block; a GPU that has stopped answering gets a remedy of its own, since a
-    smaller size would not help."""
-    if failure.reason.code != "timeout" or kind_of(case.device).on_host:
-        return failure
-    return WorkerFailed(msgspec.structs.replace(failure.reason, hint=HUNG))
-
-
-def _bad_clock(samples_s: list[float]) -> Reason | None:
-    """Why these samples cannot be right; None if they can."""
-    for sample in samples_s:
-        if not ev.SHORTEST_S <= sample <= ev.LONGEST_S:
-            return Reason("bad_clock", f"a block has a sample of {sample:g} s", "run it again")
-    return None

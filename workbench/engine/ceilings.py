@@ -5,7 +5,7 @@ also runs the products of a GPU until its power limit sets their rate, the susta
 """
 
 import math
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 
 import msgspec
@@ -43,9 +43,6 @@ FIELDS = {
 LASTING = ("cgroup_throttled", "clock_low", "pcie_slow")
 SUSTAINED_S = 5.0  # under load without a pause
 SHARE = 0.12  # share of the budget that is left once the workers have started
-
-
-# ---------------------------------------------------------------- deriving
 
 
 def of_report(
@@ -102,7 +99,11 @@ def _device(device: str, group: Sequence[Candidate], machine: Machine) -> Device
         transfer_bytes_per_s={_way(c.case): _per_s(c, c.work.bytes_moved) for c in of(TRANSFER)},
         launch_s=launches.get("no"),
         step_latency_s=launches.get("yes"),
-        unavailable=_reasons(group, peaks),
+        unavailable={
+            field: LATE if c.reason.is_late else c.reason.message
+            for c in group
+            if c.reason is not None and not c.blocks and (field := _field(c.case)) not in peaks
+        },
     )
 
 
@@ -112,16 +113,6 @@ def _way(transfer: Case) -> str:
 
 def _per_s(candidate: Candidate, amount: float | None) -> float:
     return (amount or 0.0) / quantile(candidate.samples_s, FAST)
-
-
-def _reasons(group: Iterable[Candidate], peaks: dict[str, float]) -> dict[str, str]:
-    """Why a ceiling is missing, by its precision or workload."""
-    return {
-        field: LATE if candidate.reason.is_late else candidate.reason.message
-        for candidate in group
-        if candidate.reason is not None and not candidate.blocks
-        if (field := _field(candidate.case)) not in peaks
-    }
 
 
 def _field(case: Case) -> str:
@@ -165,14 +156,10 @@ def raised(ceilings: Ceilings, report: Report) -> Ceilings:
     return msgspec.structs.replace(ceilings, devices=devices)
 
 
-# ---------------------------------------------------------------- in a run
-
-
 def kept_or_measured(
     fingerprint: str, context: RunContext, race: Callable[[list[RowPlan], float], Report]
 ) -> Ceilings | None:
-    """The ceilings kept for this machine, after measuring those that are missing if the budget is
-    at least that of a table.
+    """The kept ceilings, after measuring missing ones if the budget is at least that of a table.
 
     `race` measures rows within a share of the budget, in a report of their own.
     """
@@ -237,14 +224,6 @@ def _sustained_step_s(case: Case, context: RunContext) -> float | None:
     return step_s
 
 
-def _warn_of_late(found: Ceilings, context: RunContext) -> None:
-    reasons = ((d.device, *each) for d in found.devices for each in d.unavailable.items())
-    if late := [f"{device} {name}" for device, name, why in reasons if why == LATE]:
-        text = f"not measured this time, as time ran out: {', '.join(late)}"
-        warning = Warning("unmeasured", text, "raise --budget")
-        context.record(ev.WarningRaised, warning=warning)
-
-
 def measured_or_raised(fingerprint: str, context: RunContext) -> Ceilings | None:
     """After the races: the ceilings measured by `workbench ceilings`, or raised by this run."""
     report, request, kept = context.report, context.request, ceiling_store.load(fingerprint)
@@ -254,7 +233,11 @@ def measured_or_raised(fingerprint: str, context: RunContext) -> Ceilings | None
     disturbed = [row for row in report.rows if row in subjects]
     own = of_report(report, fingerprint, complete=not disturbed) if request.ceilings else None
     if own is not None:
-        _warn_of_late(own, context)
+        reasons = ((d.device, *each) for d in own.devices for each in d.unavailable.items())
+        if late := [f"{device} {name}" for device, name, why in reasons if why == LATE]:
+            text = f"not measured this time, as time ran out: {', '.join(late)}"
+            warning = Warning("unmeasured", text, "raise --budget")
+            context.record(ev.WarningRaised, warning=warning)
         known = _with_sustained(own, context)
         if not request.threads:
             raising = disturbed if request.again else FIELDS

@@ -1,7 +1,7 @@
 """The state that the parts of one run share: workers, clock, report and event sink."""
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Concatenate, ParamSpec
 
@@ -10,7 +10,7 @@ from ..pool.control import Control
 from ..pool.pool import Pool
 from ..pool.worker_process import WorkerKey
 from ..records import events as ev
-from ..records.machine import Machine
+from ..records.machine import Machine, Software
 from ..records.reason import Reason
 from ..report.report import Report
 from .overhead import OverheadMeter
@@ -53,9 +53,9 @@ class RunContext:
         return self.report.machine
 
     @property
-    def installed(self) -> Collection[str]:
-        """The names of the installed backends and other packages."""
-        return self.report.software.packages if self.report.software is not None else ()
+    def software(self) -> Software:
+        assert self.report.software is not None  # it is detected with the machine
+        return self.report.software
 
     @property
     def end_s(self) -> float:

@@ -39,9 +39,7 @@ CHECK_S = 0.3  # to check and warm up one candidate, on top of its set-up
 RaceRow = Callable[[RowPlan, float], None]  # the float: the end, on the run's clock
 
 
-def search_crossovers(
-    rows: Sequence[RowPlan], context: RunContext, race: RaceRow, warn: Callable[[Warning], None]
-) -> None:
+def search_crossovers(rows: Sequence[RowPlan], context: RunContext, race: RaceRow) -> None:
     """Search the rows that have a size and a verdict with a pick, until the time is spent."""
     sized = [(row, row.scenario.size) for row in rows if row.scenario.size is not None]
     raced = context.report.rows
@@ -56,7 +54,8 @@ def search_crossovers(
         except (WorkloadError, ArithmeticError, ValueError) as error:
             name = row.scenario.id
             text = f"the search for the crossover of {name} ended early: {error}"
-            warn(Warning("no_crossover", text, f"narrow the size of {name}", name))
+            warning = Warning("no_crossover", text, f"narrow the size of {name}", name)
+            context.record(ev.WarningRaised, warning=warning)
 
 
 class CrossoverSearch:

@@ -18,31 +18,25 @@ from ..planning.cases import fewer_threads
 from ..planning.plan import RowPlan, planned
 from ..planning.request import Request
 from ..planning.usage import UsageError, target
-from ..pool.control import FIRST, SECOND, Cancelled, Control
-from ..pool.pool import Pool
+from ..pool.control import SECOND, Cancelled, Control
 from ..records import events as ev
 from ..records.document import SCHEMA_VERSION, Ceilings, Tool
-from ..records.machine import Machine, Software
 from ..records.reason import Reason, Warning
 from ..report.candidate import CANCELLED
 from ..report.cut_run import CutRun, resumable
 from ..report.journal import new_run_id
 from ..report.report import Report
 from . import ceiling_store, ceilings
-from .context import SLACK_S, Listener, RunContext
+from .context import Listener, RunContext
 from .crossovers import search_crossovers
-from .devices import detected
 from .event_stream import EventStream
 from .exit_codes import exit_code
 from .largest_batch import check_alone, search_rows
+from .opening import RowSource, opened, row_source
 from .overhead import CLOSING, IDLE, PREPARING, STARTING, OverheadMeter
-from .profiling import Profiling
+from .profiling import Profiling, TraceFile
 from .race import Race
 from .races import Races
-from .row_sources import RowSource, row_source
-from .telemetry import MachineTelemetry
-from .trace import TraceFile
-from .workers import settings_of
 
 # The settings on which the answer of a row depends, apart from its cases.
 RULES = attrgetter("reference_only", "objective", "prices", "limits")
@@ -79,8 +73,6 @@ class Engine:
         self.report = report
         self.run_id = new_run_id()
 
-    # ----------------------------------------------------------------- run
-
     def run(self) -> int:
         """Run within the budget; raises UsageError before anything is measured.
 
@@ -103,7 +95,6 @@ class Engine:
         return code
 
     def _begin(self) -> None:
-        unkept = self._events.open_journal(self.run_id)
         cut = self._request.resumes
         command = shlex.join(["workbench", *self._request.arguments()])
         self._emit(
@@ -118,27 +109,27 @@ class Engine:
                 carried=cut.carried if cut else {},
             )
         )
-        if unkept:
-            self._warn(unkept)
 
     def _measure(self) -> None:
         """The stages of a run in order."""
         request = self._request
         unusable = whatif_devices.fill(self._rows, request) if request.what_if else []
-        context, software = self._detect()
-        machine = context.machine
-        for warning in [*hardware_warnings(machine, software), *unusable]:
+        context = self._context = opened(
+            request, self.run_id, self._control, self._emit, self.report, self._overhead
+        )
+        for warning in [*hardware_warnings(context.machine, context.software), *unusable]:
             self._warn(warning)
         source = row_source(context, self._rows)
-        self._plan(source, context, software)
+        self._plan(source, context)
         self._overhead.turn_to(IDLE)
         if request.largest_batch:
             cases = [case for row in self._rows for case in row.cases]
-            check_alone(machine, cases, forced=request.force)
+            check_alone(context.machine, cases, forced=request.force)
             with self._overhead.spending(PREPARING):
                 search_rows(self._rows, context)
             return
-        races, fingerprint = Races(context), ceiling_store.fingerprint(machine, software)
+        races = Races(context)
+        fingerprint = ceiling_store.fingerprint(context.machine, context.software)
         if not request.ceilings:  # else the rows measure them
             aside = partial(races.aside, table=self._rows)
             self._know(ceilings.kept_or_measured(fingerprint, context, aside))
@@ -151,60 +142,41 @@ class Engine:
         self._know(ceilings.measured_or_raised(fingerprint, context))
         self._write_trace()
 
-    # -------------------------------------------------------------- stages
-
-    def _detect(self) -> tuple[RunContext, Software]:
-        """Detect the machine, and open the pool of workers."""
-        now, emit = self._control.now, self._emit
-        with self._control.raising(FIRST):
-            self._control.check()
-            left_s = self._request.budget - SLACK_S - now()
-            machine, software = detected(self._request, within_s=left_s)
-        settings = settings_of(self._request, machine, self.run_id)
-        context = self._context = RunContext(
-            request=self._request,
-            pool=Pool(settings, control=self._control, listener=self._events),
-            control=self._control,
-            report=self.report,
-            emit=emit,
-            telemetry=MachineTelemetry(now=now, emit=emit),
-            overhead=self._overhead,
-        )
-        emit(ev.HardwareDetected(at_s=now(), machine=machine, software=software))
-        return context, software
-
-    def _plan(self, source: RowSource, context: RunContext, software: Software) -> None:
+    def _plan(self, source: RowSource, context: RunContext) -> None:
         """Announce every row, and the warnings known before any race."""
-        request, machine = self._request, context.machine
+        request = self._request
         with self._overhead.spending(PREPARING if request.question else STARTING):
             planned_rows = source.rows()
         self._rows = [row for row in planned_rows if row.cases]
         cases = [case for row in self._rows for case in row.cases]
         devices = {case.device for case in cases}
         threaded = [r.scenario for r in self._rows if any(c.threads is not None for c in r.cases)]
-        context.telemetry.watch(machine, devices)
+        context.telemetry.watch(context.machine, devices)
         for row in self._rows:
             self._emit(planned(row, request, context.now()))
         for warning in [
-            *missing_backends(software, {case.backend for case in cases}),
-            *fewer_threads(threaded, request, machine),
+            *missing_backends(context.software, {case.backend for case in cases}),
+            *fewer_threads(threaded, request, context.machine),
             *_left_out(planned_rows, every=request.every),
         ]:
             self._warn(warning)
         if request.resumes is not None:
-            self._take_over(request.resumes, machine, software)
+            self._take_over(request.resumes)
 
-    def _take_over(self, cut: CutRun, machine: Machine, software: Software) -> None:
+    def _take_over(self, cut: CutRun) -> None:
         """Carry the complete rows of a cut run over into this run, and drop them from the plan."""
-        old, fingerprint = cut.old.report, ceiling_store.fingerprint
+
+        def fingerprint(report: Report) -> str | None:
+            here, software = report.machine, report.software
+            return ceiling_store.fingerprint(here, software) if here and software else None
 
         def rules(report: Report) -> dict[str, object]:
             """The cases and settings that decide the answer of each carried row."""
             plans = [report.rows[row].plan for row in cut.carried if row in report.rows]
             return {p.scenario: ({c.id for c in p.cases}, RULES(p)) for p in plans}
 
-        before = old.machine and old.software and fingerprint(old.machine, old.software)
-        if before != fingerprint(machine, software) or rules(old) != rules(self.report):
+        old, new = cut.old.report, self.report
+        if fingerprint(old) != fingerprint(new) or rules(old) != rules(new):
             raise UsageError(str(cut.refused("the machine, its software or the rows have changed")))
         for event in cut.events(self._control.now()):
             self._emit(event)
@@ -232,7 +204,7 @@ class Engine:
         if self._request.crossover and not any(row.scenario.size for row in self._rows):
             text = "--crossover: no scenario of this run has a size to search"
             self._warn(Warning("no_size", text, "add a `size` to the scenario in its file"))
-        search_crossovers(self._rows, context, races.point, self._warn)
+        search_crossovers(self._rows, context, races.point)
 
     def _refuse(self, context: RunContext) -> None:
         """End rows that cannot race, with the reason on each of their cases."""
@@ -241,22 +213,14 @@ class Engine:
                 context.finish(case.id, row.scenario.id, "failed", row.refused)
             self._decide(row)
 
-    # ----------------------------------------------------------------- end
-
     def _cut_short(self, cause: str) -> None:
         """Record how far each case and row got."""
         for row in self.report.rows.values():
+            assert self._context is not None  # it is made before rows are planned
             for candidate in [c for c in row.candidates if not c.ended]:
                 has_begun = candidate.blocks or self._request.largest_batch
-                self._emit(
-                    ev.CaseFinished(
-                        at_s=self._control.now(),
-                        case=candidate.case.id,
-                        scenario=row.plan.scenario,
-                        status=CANCELLED,
-                        reason=CANCELLED_IN_RACE if has_begun else NOT_BEGUN,
-                    )
-                )
+                reason = CANCELLED_IN_RACE if has_begun else NOT_BEGUN
+                self._context.finish(candidate.case.id, row.plan.scenario, CANCELLED, reason)
         for plan in self._rows:
             known = self.report.rows.get(plan.scenario.id)
             if known is not None and known.verdict is None:

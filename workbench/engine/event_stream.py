@@ -17,15 +17,10 @@ class EventStream:
         self._listener = listener
         self._journal: Journal | None = None
 
-    def open_journal(self, run_id: str) -> Warning | None:
-        """Start the journal; returns a warning if it cannot be written."""
-        try:
-            self._journal = Journal(runs_folder() / f"{run_id}.jsonl")
-        except OSError as error:
-            return no_journal("is not kept", error.filename, error)
-        return None
-
     def emit(self, event: ev.AnyEvent) -> None:
+        """Journal, apply and forward an event, unless it repeats a warning."""
+        if isinstance(event, ev.WarningRaised) and event.warning in self._report.warnings:
+            return
         with self._control.raising(NEVER):
             unkept = self._keep(event)
             self._report.apply(event)
@@ -41,12 +36,15 @@ class EventStream:
             self.warn(unkept)
 
     def warn(self, warning: Warning) -> None:
-        """Emit a warning unless it was emitted before."""
-        if warning not in self._report.warnings:
-            self.emit(ev.WarningRaised(at_s=self._control.now(), warning=warning))
+        self.emit(ev.WarningRaised(at_s=self._control.now(), warning=warning))
 
     def _keep(self, event: ev.AnyEvent) -> Warning | None:
-        """Append to the journal; if that fails, the run continues without one."""
+        """Append to the journal, which RunStarted opens; without one the run goes on."""
+        if isinstance(event, ev.RunStarted):
+            try:
+                self._journal = Journal(runs_folder() / f"{event.id}.jsonl")
+            except OSError as error:
+                return no_journal("is not kept", error.filename, error)
         if self._journal is None:
             return None
         try:

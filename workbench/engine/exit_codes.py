@@ -23,7 +23,11 @@ def exit_code(status: str, request: Request, report: Report) -> int:
     rows = report.asked_rows
     if request.own is not None and not request.batch:
         del rows[1:]  # further batches, which the user did not name
-    is_whole = _has_searched(rows) if request.largest_batch else _has_measured(rows, request)
+    if request.largest_batch:  # each row found one, and no search failed
+        states = [{candidate.state for candidate in row.candidates} for row in rows]
+        is_whole = all("ok" in each and "failed" not in each for each in states)
+    else:
+        is_whole = _has_measured(rows, request)
     if not is_whole or _is_unwritten(request, report):
         return FAILED
     if request.strict and any(row.verdict is not None and row.verdict.is_open for row in rows):
@@ -34,12 +38,6 @@ def exit_code(status: str, request: Request, report: Report) -> int:
     warned = any(warning.subject not in others for warning in report.warnings)
     doubted = any(report.measurement_warnings(c) for row in rows for c in row.candidates)
     return UNTRUSTED if warned or doubted else OK
-
-
-def _has_searched(rows: Sequence[Row]) -> bool:
-    """Whether each row found a largest batch and no search failed."""
-    states = [{candidate.state for candidate in row.candidates} for row in rows]
-    return all("ok" in each and "failed" not in each for each in states)
 
 
 def _has_measured(rows: Sequence[Row], request: Request) -> bool:

@@ -35,14 +35,13 @@ def check_alone(machine: Machine, cases: Sequence[Case], *, forced: bool) -> Non
         if forced or gpu.simulated or all(case.device != gpu.device for case in cases):
             continue
         if gpu.processes is None:
-            raise UsageError(
-                f"cannot see which processes use {gpu.device}: add --force if it is idle"
-            )
-        if gpu.processes:
-            count = len(gpu.processes)
-            one = count == 1
-            programs = "another process uses" if one else f"{count} other processes use"
-            risk = f"running out of memory could end {'it' if one else 'them'}"
+            text = f"cannot see which processes use {gpu.device}"
+            raise UsageError(f"{text}: add --force if it is idle")
+        if (count := len(gpu.processes)) > 0:
+            programs, them = f"{count} other processes use", "them"
+            if count == 1:
+                programs, them = "another process uses", "it"
+            risk = f"running out of memory could end {them}"
             raise UsageError(f"{programs} {gpu.device}; {risk}: wait, or add --force")
 
 
@@ -69,7 +68,13 @@ def search(case: Case, scenario: str, until_s: float, context: RunContext) -> No
         fitting = [attempt.batch for attempt in found.attempts if attempt.reason is None]
         found.batch = max(fitting, default=None)
         context.record(ev.LargestBatchFound, found=found)
-    context.finish(case.id, scenario, *_outcome(found))
+    why = found.attempts[-1].reason if found.attempts else None
+    if found.batch is not None:
+        context.finish(case.id, scenario, "ok", None)
+    elif why is None:
+        context.finish(case.id, scenario, "skipped", NO_TURN)
+    else:
+        context.finish(case.id, scenario, *outcome(why, is_late=True))
 
 
 def _fill(attempts: list[BatchAttempt], case: Case, until_s: float, context: RunContext) -> str:
@@ -90,7 +95,8 @@ def _fill(attempts: list[BatchAttempt], case: Case, until_s: float, context: Run
         took_s = context.now() - began_s
         if (reason := attempt.reason) is None:
             fits = batch
-        elif _is_bound(reason):
+        elif _is_memory(reason) or reason.code in ("bad_input", "shared_memory"):
+            # A smaller batch may fit: memory or the data set was too small.
             fails, bound = batch, "memory" if _is_memory(reason) else reason.code
         else:
             return "budget" if reason.code == "timeout" else reason.code
@@ -141,16 +147,3 @@ def _next(fits: int, fails: int) -> int | None:
         return fails // 2 or None
     middle = (fits + fails) // 2
     return middle if fails > max(CLOSE * fits, fits + 1) else None
-
-
-def _outcome(found: LargestBatch) -> tuple[str, Reason | None]:
-    """The candidate's final status, with a reason if no batch fitted."""
-    if found.batch is not None:
-        return "ok", None
-    reason = found.attempts[-1].reason if found.attempts else None
-    return ("skipped", NO_TURN) if reason is None else outcome(reason, is_late=True)
-
-
-def _is_bound(reason: Reason) -> bool:
-    """Whether a smaller batch may fit: memory or the data set was too small."""
-    return _is_memory(reason) or reason.code in ("bad_input", "shared_memory")

@@ -109,20 +109,17 @@ class ModelLab:
         return [replace(self.plan, scenario=scenario, cases=cases, source=self.search)]
 
     def _gpus(self, left_out: dict[str, str]) -> Iterator[str]:
-        machine, software = self.context.machine, self.context.report.software
+        machine = self.context.machine
         for gpu in gpu_devices(self.context.request, machine):
             if gpu not in usable_by("onnxruntime", machine):
                 left_out[gpu] = "the lab runs models on NVIDIA GPUs only"
             elif (objective := self._question.objective) in UNTIMED:
                 left_out[gpu] = f"only the {objective} of candidates on the CPU is compared"
             elif not kind_of(gpu).on_host and "cuda" not in self._providers:
-                assert software is not None  # it is detected with the machine
-                remedy = onnx_cuda.remedy(machine, software)
+                remedy = onnx_cuda.remedy(machine, self.context.software)
                 left_out[gpu] = f"onnxruntime here has no CUDAExecutionProvider: {remedy}"
             else:
                 yield gpu
-
-    # ------------------------------------------------------------ afterwards
 
     def conclude(self, row: Row, profiling: Profiling) -> None:
         """Explain the race and save the best variant, if there is a pick."""

@@ -53,11 +53,8 @@ class ModelVariants:
     _files: dict[str, str] = field(default_factory=dict)  # by label
     _failed: set[Recipe] = field(default_factory=set)
 
-    # ---------------------------------------------------------- the model
-
     def inspect(self, given: str | None = None) -> ModelFacts:
-        """The facts about the model; UsageError if it or an option cannot be used, WorkerFailed if
-        the worker fails.
+        """The facts about the model; UsageError if it or an option is unusable, or WorkerFailed.
 
         `given` is a folder with its inputs and reference outputs.
         """
@@ -78,18 +75,14 @@ class ModelVariants:
                 seconds=deadline_s,
             )
         except WorkerFailed as failure:
-            if failure.reason.code in NOT_USABLE:
-                raise UsageError(self._refusal(failure.reason)) from None
-            raise
+            if failure.reason.code not in NOT_USABLE:
+                raise
+            text, files = failure.reason.one_line, (question.file, question.inputs)
+            is_named = any(Path(file).name in failure.reason.message for file in files if file)
+            raise UsageError(text if is_named else f"{question.file}: {text}") from None
         self._precision = facts.precision
         self._files[facts.precision] = self._model
         return msgspec.structs.replace(facts, max_error=question.limit)
-
-    def _refusal(self, reason: Reason) -> str:
-        """The reason as one line that names the file once."""
-        files = (self.question.file, self.question.inputs)
-        is_named = any(Path(file).name in reason.message for file in files if file)
-        return reason.one_line if is_named else f"{self.question.file}: {reason.one_line}"
 
     def prepare(self, facts: ModelFacts) -> tuple[ModelFacts, dict[str, int]]:
         """The facts after preparation, and the number of nodes that can be quantised, by type;
@@ -111,8 +104,6 @@ class ModelVariants:
             self.left_out["other providers"] = failure.reason.message
             return {}
 
-    # ---------------------------------------------------------- its variants
-
     def build(self, recipe: Recipe, until_s: float) -> bool:
         """Whether the file of `recipe` exists, after building it before `until_s` if necessary."""
         if self._label(recipe) in self._files:
@@ -129,8 +120,7 @@ class ModelVariants:
         return isinstance(made, Made)
 
     def mix(self, recipe: Recipe, seconds: float) -> Recipe | None:
-        """`recipe` without the nodes that take its error over the limit; None if no such mix was
-        found within `seconds`."""
+        """`recipe` without the nodes that take its error over the limit; None if none is found."""
         asked = {"metric": self.question.metric, "limit": self.question.limit}
         label, limit_s = f"{recipe.label}-mixed", seconds + OVER_S
         made = self._made(recipe, label, Mixed, limit_s, op="mixed", seconds=seconds, **asked)
@@ -197,8 +187,6 @@ class ModelVariants:
 
     def _label(self, recipe: Recipe) -> str:
         return self._precision if recipe == ORIGINAL else recipe.label
-
-    # ---------------------------------------------------------- requests
 
     @property
     def _model(self) -> str:

@@ -25,7 +25,7 @@ from ..worker.launcher import launch_of
 from .context import RunContext, Share
 from .overhead import PREPARING, STARTING
 from .refusals import Refusals
-from .workers import NO_TURN, outcome, worker_key
+from .workers import NO_TURN, outcome
 
 WARM_UP_S = (0.02, 1.0)  # bounds of one case's warm-up
 WARM_UP_SHARE = 0.12  # share of the row's time left for the warm-ups of all its cases
@@ -40,6 +40,7 @@ PROBE_DEADLINE_S = 10.0  # generous, since a build for a GPU takes seconds to st
 RELEASE_DEADLINE_S = 5.0
 
 COMMAND_HINT = "raise --budget, or time it until it prints a line: --until REGEX"
+DISTRUST = "do not use this combination; report it with the output of workbench doctor --json"
 FEWER = "others hold memory too: race fewer (--precision, --mode), or a smaller batch or size"
 
 
@@ -82,17 +83,12 @@ class Preparation:
         self._context = context
         self._share = share
         self.refusals = Refusals(plan, context)
+        self._key, self.holds = self.refusals.key, self.refusals.holds
         self._probed: set[str] = set()  # ids of cases that were tried at a small size
         self._start_s: dict[WorkerKey, float] = {}  # seconds of starts not yet part of a result
         self.longest_s = 0.0  # the longest preparation so far, without compiled cases
         # Seconds at the end of the run that the current preparation must leave to others.
         self._reserve_s = 0.0
-
-    def holds(self, case: Case) -> bool:
-        """Whether a living worker has the case prepared; it may have died with another case."""
-        return self.refusals.holds(case)
-
-    # -------------------------------------------------------------- before
 
     def prepare(
         self, case: Case, need_s: float = 0.0, *, reserve_s: float = 0.0
@@ -100,8 +96,7 @@ class Preparation:
         """Load one case into its worker, by `reserve_s` seconds before the end of the run, which
         are for the turns of the others.  A worker that already holds cases has until the end.
 
-        None if it cannot race, or if no more than `need_s` seconds are left to the row; the reason
-        is then in the report.
+        None, and the reason in the report, if it cannot race or only `need_s` seconds are left.
         """
         # To end a worker early would take the cases that it holds out of the race.
         self._reserve_s = 0.0 if self._context.pool.held(self._key(case)) else max(0.0, reserve_s)
@@ -113,8 +108,7 @@ class Preparation:
         return None
 
     def is_worth_it(self, case: Case) -> bool:
-        """False if a reduced precision is far slower than FP32 at a small size; the reason is then
-        in the report."""
+        """False, with the reason in the report, if it is far slower than FP32 at a small size."""
         if self._share.until_s <= self._context.now():
             return True  # no time to probe it
         with self._ending(case):
@@ -152,10 +146,9 @@ class Preparation:
         self._context.record(ev.CasePreparing, case=case.id)
         self._probe_small(case)
         self._start(self._key(case))
-        return self._accept(case, self._ask_worker(case, self._warm_up_s(left_s)))
-
-    def _key(self, case: Case) -> WorkerKey:
-        return worker_key(case, self._plan.scenario)
+        least, most = WARM_UP_S
+        warm_up_s = min(max(WARM_UP_SHARE * left_s / len(self._plan.cases), least), most)
+        return self._accept(case, self._ask_worker(case, warm_up_s))
 
     def _start(self, key: WorkerKey) -> None:
         """Start a worker; Refused if no time is left to ask it anything."""
@@ -202,8 +195,7 @@ class Preparation:
     def _ask_worker(self, case: Case, warm_up_s: float) -> Prepared:
         """Have the worker build, check and warm up one case.
 
-        If a pause interrupted it, a fresh worker repeats it, since start-up times would include
-        the pause.
+        After a pause a fresh worker repeats it, since start-up times would include the pause.
         """
         context, scenario, source = self._context, self._plan.scenario, self._plan.source
         began_s, deadline_s = context.now(), self._deadline_s(self._prepare_deadline_s(case))
@@ -258,8 +250,10 @@ class Preparation:
         speed = self._context.speed(case.device)
         accuracy = loaded.accuracy
         pool.held(key).add(case.id)
-        if self._plan.scenario.counts_start_up and accuracy.passed:
-            self._count_start_up(key, loaded)
+        if self._plan.scenario.counts_start_up and accuracy.passed:  # they are part of the result
+            overhead = self._context.overhead
+            overhead.count_as_measured(loaded.cold_s, PREPARING)
+            overhead.count_as_measured(self._start_s.pop(key, 0.0), STARTING)
         self._context.record(
             ev.CasePrepared,
             case=case.id,
@@ -282,22 +276,10 @@ class Preparation:
         )
         if accuracy.passed:
             return PreparedCase(case, key, warmed.step_s, warmed.iterations, warmed.restore_s)
-        reason = Reason(
-            "wrong_result",
-            f"its {accuracy.metric.replace('_', ' ')} is {accuracy.value:.3g}, "
-            f"the limit is {accuracy.limit:.3g} (against {accuracy.reference})",
-            "do not use this combination; report it with the output of workbench doctor --json",
-        )
-        self.finish(case, "failed", reason)
+        text = f"its {accuracy.metric.replace('_', ' ')} is {accuracy.value:.3g}, "
+        text += f"the limit is {accuracy.limit:.3g} (against {accuracy.reference})"
+        self.finish(case, "failed", Reason("wrong_result", text, DISTRUST))
         return None
-
-    def _count_start_up(self, key: WorkerKey, loaded: Prepared) -> None:
-        """Count the start and the first preparation as measured, where a result includes them."""
-        overhead = self._context.overhead
-        overhead.count_as_measured(loaded.cold_s, PREPARING)
-        overhead.count_as_measured(self._start_s.pop(key, 0.0), STARTING)
-
-    # --------------------------------------------------------------- limits
 
     @property
     def _end_s(self) -> float:
@@ -305,10 +287,6 @@ class Preparation:
 
     def _deadline_s(self, at_most_s: float) -> float:
         return self._context.deadline(at_most_s, self._reserve_s)
-
-    def _warm_up_s(self, left_s: float) -> float:
-        least, most = WARM_UP_S
-        return min(max(WARM_UP_SHARE * left_s / len(self._plan.cases), least), most)
 
     def _prepare_deadline_s(self, case: Case) -> float:
         now = self._context.now()
@@ -322,8 +300,6 @@ class Preparation:
         if case.is_compiled:
             fair_s = max(fair_s, min(self.refusals.compile_s(case), rows_s))
         return max(PREPARE_DEADLINE_S, fair_s, min(LIKE_OTHERS * self.longest_s, rows_s))
-
-    # ---------------------------------------------------------------- after
 
     def release(self) -> None:
         """Give back what the row's cases hold, before the next row needs it."""

@@ -15,10 +15,9 @@ from ..report.candidate import CANCELLED, Candidate
 from ..stats.samples import MIN_PAIRS
 from .blocks import BlockRunner
 from .context import RunContext, Share
-from .entry import by_promise, entry_order, in_turns
 from .overhead import PREPARING
 from .preparation import Preparation, PreparedCase
-from .schedule import RoundBudget
+from .schedule import RoundBudget, by_promise, entry_order, in_turns
 
 MOST_ROUNDS = 40
 REFERENCE_ROUNDS = 5  # for reference-only precisions
@@ -38,13 +37,12 @@ class Race:
         self._blocks = BlockRunner(plan, context, self.preparation, self._budget)
         self._active: list[PreparedCase] = []  # still racing
         self._late: list[Case] = []  # to enter once the others are decided
-        self._order = entry_order(plan, context.machine.cpu)
+        order = entry_order(plan, context.machine.cpu)
+        self._first, self._usually_late, self._reference_only = order
         self._is_deciding = True  # until the reference-only precisions race
         self._number = 0  # index of the next round
         self._began_s = context.now()
         self._extended_s = 0.0  # added to the row's share
-
-    # ------------------------------------------------------------ the whole
 
     def run(self) -> None:
         """Race for the decision, then race the reference-only precisions; Cancelled may pass."""
@@ -63,7 +61,7 @@ class Race:
                 self.preparation.finish(case, "skipped", self.preparation.refusals.untried(case))
             self._late = []
             decided, self._active, self._is_deciding = self._active, [], False
-            self._enter(self._order.reference_only, REFERENCE_COST * self.preparation.longest_s)
+            self._enter(self._reference_only, REFERENCE_COST * self.preparation.longest_s)
             self._run_rounds()
             self._make_up()
         finally:
@@ -129,7 +127,8 @@ class Race:
         # Every other round runs backwards, so that no candidate always follows the same one.
         taking_turns = [each for each in self._active if each.case.id not in resting]
         for prepared in taking_turns[:: -1 if number % 2 else 1]:
-            if number > 0 and self._budget.outlasts_run(prepared, self._active):
+            ends_s = self._context.now() + self._budget.turn_s(prepared, self._active)
+            if number > 0 and ends_s > self._share.end_s:
                 return
             if not self._blocks.take(prepared, number, self._active):
                 self._active.remove(prepared)
@@ -234,16 +233,16 @@ class Race:
         return disturbance
 
     def _enter_first(self) -> None:
-        order = self._order
-        for case in in_turns(by_promise(order.first) if self._plan.decides else order.first):
+        first = self._first
+        for case in in_turns(by_promise(first) if self._plan.decides else first):
             if self._gives_up(case):
                 self._late.append(case)
             else:
                 self._make_room(case)
                 self._enter([case])
         self._give_back()  # preparing may have taken less than `_make_room` allowed
-        self._active.sort(key=lambda prepared: order.first.index(prepared.case))
-        self._late += filter(self.preparation.is_worth_it, order.late)
+        self._active.sort(key=lambda prepared: first.index(prepared.case))
+        self._late += filter(self.preparation.is_worth_it, self._usually_late)
 
     def _gives_up(self, case: Case) -> bool:
         """Whether a further candidate of a GPU must wait until the others are decided, since its
@@ -266,8 +265,7 @@ class Race:
         return self._enter(late, need_s)
 
     def _enter_joining(self) -> bool:
-        """Let cases enter that may beat a leader, or that the source proposes; False if there are
-        none."""
+        """Let cases enter that may beat a leader or that the source proposes; False without any."""
         plan, context, left_s = self._plan, self._context, self._left_s()
         candidates = self._row_candidates()
         cases = refinements.due(plan, candidates) if left_s > self.preparation.longest_s else []
@@ -309,8 +307,7 @@ class Race:
                     prepared.deferred = eliminated.reason
 
     def _remove(self, leaving: dict[str, Eliminated], standings: Standings) -> None:
-        """Eliminate all of `leaving`, except a slow baseline: it keeps racing, but the race may
-        end without it."""
+        """Eliminate all of `leaving`; a slow baseline races on, but the race may end without it."""
         source = self._plan.source
         baseline = source.baseline(standings.candidates) if source is not None else None
         by_id = {prepared.case.id: prepared for prepared in self._active}
@@ -340,7 +337,7 @@ class Race:
 
     def _standings(self, racing: Sequence[PreparedCase], rounds: int) -> Standings:
         # The race for the decision and that of the reference-only precisions are separate.
-        apart = {case.id for case in self._order.reference_only}
+        apart = {case.id for case in self._reference_only}
         measured = [candidate for candidate in self._row_candidates() if candidate.blocks]
         return Standings(
             plan=self._plan,
@@ -351,8 +348,6 @@ class Race:
             turn_s={p.case.id: self._budget.turn_s(p, self._active) for p in self._active},
             usable_s=self._budget.usable_s(self._active, after=self._number),
         )
-
-    # ------------------------------------------------------------ the end
 
     def _report_warnings(self, disturbance: DisturbanceMonitor, ended_by: str) -> None:
         context, subject = self._context, self._plan.scenario.id

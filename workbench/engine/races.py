@@ -25,9 +25,8 @@ class Races:
         self._latest: Race | None = None
 
     def start_workers(self, rows: Sequence[RowPlan]) -> None:
-        """Start shared workers together: all of them if a GPU races, since importing a CUDA build
-        takes longer than the share of a light row, otherwise those of the first row, unless their
-        starts are its result."""
+        """Start shared workers together: all if a GPU races, since importing a CUDA build outlasts
+        the share of a light row, else those of the first row, unless starts are its result."""
         in_order = sorted(rows, key=_place)
         if not all(row.is_on_host for row in rows):
             start_workers(in_order, in_order, self._context, 1.0)

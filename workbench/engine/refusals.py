@@ -26,8 +26,22 @@ class Refusals:
 
     def of(self, case: Case, left_s: float) -> Reason | None:
         """Why a case is not tried with `left_s` seconds left to its row; None if it may be."""
-        known = self._occupied(case) or self._uncaptured(case) or self._never_ready(case)
-        return known or self._beforehand(case, left_s)
+        if known := self._occupied(case) or self._uncaptured(case) or self._never_ready(case):
+            return known
+        report, pool, machine = self._context.report, self._context.pool, self._context.machine
+        price = report.candidates[case.id].price_per_hour
+        if refusal := admission.unpriced(case, self._plan.scenario.objective, price):
+            return refusal
+        # A source knows how long its own candidates take to compile.
+        if self._plan.source is None:
+            took_s = [s for key, s in pool.import_s.items() if key.device == case.device]
+            left_s -= 0.0 if pool.is_alive(self.key(case)) else max(took_s, default=0.0)
+            if refusal := admission.too_long_to_compile(case, left_s, self.compile_s(case)):
+                return refusal
+        held = [report.candidates[other.id].work.memory_bytes for other in self.neighbours(case)]
+        return admission.beforehand(
+            case, self._plan.workload, machine, report.software, held_bytes=sum(held)
+        )
 
     def untried(self, case: Case, text: str = NO_TURN.message) -> Reason:
         """Why a case had no turn: it can never run here, or no time was left.  A precision that the
@@ -50,9 +64,13 @@ class Refusals:
         others = (other for other in self._plan.cases if other.device == case.device)
         return [other for other in others if other != case and self.holds(other)]
 
+    def key(self, case: Case) -> WorkerKey:
+        """The worker of a case in this row."""
+        return worker_key(case, self._plan.scenario)
+
     def holds(self, case: Case) -> bool:
-        """Whether a living worker has the case prepared."""
-        return case.id in self._context.pool.held(self._key(case))
+        """Whether a living worker has the case prepared; it may have died with another case."""
+        return case.id in self._context.pool.held(self.key(case))
 
     def compile_s(self, case: Case) -> float:
         """Seconds that compiling a case may take, from other cases of its workload in this run."""
@@ -62,8 +80,8 @@ class Refusals:
 
     def _occupied(self, case: Case) -> Reason | None:
         """Why the case cannot use a GPU that admits one process at a time and has one already."""
-        names = {self._key(other).name for other in self.neighbours(case)}
-        if not (others := names - {self._key(case).name}):
+        names = {self.key(other).name for other in self.neighbours(case)}
+        if not (others := names - {self.key(case).name}):
             return None
         remedy = f"{SHARE_GPU}, or race it alone: --backend, --mode, --precision"
         why = f"{min(others)} races on it"
@@ -92,23 +110,3 @@ class Refusals:
                 message = why.message.removesuffix(ELSEWHERE) + ELSEWHERE
                 return msgspec.structs.replace(why, message=message)
         return None
-
-    def _beforehand(self, case: Case, left_s: float) -> Reason | None:
-        """No price, too long to compile, or not enough memory."""
-        report, pool, machine = self._context.report, self._context.pool, self._context.machine
-        price = report.candidates[case.id].price_per_hour
-        if refusal := admission.unpriced(case, self._plan.scenario.objective, price):
-            return refusal
-        # A source knows how long its own candidates take to compile.
-        if self._plan.source is None:
-            took_s = [s for key, s in pool.import_s.items() if key.device == case.device]
-            left_s -= 0.0 if pool.is_alive(self._key(case)) else max(took_s, default=0.0)
-            if refusal := admission.too_long_to_compile(case, left_s, self.compile_s(case)):
-                return refusal
-        held = [report.candidates[other.id].work.memory_bytes for other in self.neighbours(case)]
-        return admission.beforehand(
-            case, self._plan.workload, machine, report.software, held_bytes=sum(held)
-        )
-
-    def _key(self, case: Case) -> WorkerKey:
-        return worker_key(case, self._plan.scenario)

@@ -181,7 +181,13 @@ class MachineTelemetry:
             return None
         begin, end = watched.blocks[case_id][0][0], watched.blocks[case_id][-1][1]
         turns = watched.turns[case_id]
-        powers = [r.state.power_w for r in within if r.state.power_w and _is_own(r, turns)]
+        powers = []
+        for reading in within:
+            # A card that works 0.2 s at 600 W and idles 0.8 s at 100 W reads 200 W as a mean over
+            # 1 s, so only means over our own turns count.
+            over_s, power_w = reading.state.power_over_s or 0.0, reading.state.power_w
+            if power_w and _own_s(turns, reading.at_s - over_s, reading.at_s) >= OWN_SHARE * over_s:
+                powers.append(power_w)
         states = [reading.state for reading in within]
         heats = [state.temperature_c for state in states if state.temperature_c is not None]
         clocks = [state.sm_clock_mhz for state in states if state.sm_clock_mhz is not None]
@@ -209,8 +215,7 @@ class MachineTelemetry:
 
 
 def _counted_power(readings: list[_Reading], turns: list[Span]) -> float | None:
-    """Mean watts over the intervals between readings that lie almost wholly in these turns; None if
-    they are too short."""
+    """Mean watts between readings while almost only these turns ran; None if that was too short."""
     energy_j = time_s = 0.0
     for one, two in pairwise(r for r in readings if r.state.energy_j is not None):
         between = two.at_s - one.at_s
@@ -223,15 +228,6 @@ def _counted_power(readings: list[_Reading], turns: list[Span]) -> float | None:
 def _own_s(turns: list[Span], start_s: float, end_s: float) -> float:
     """Seconds of this interval that fall into the turns."""
     return sum(max(0.0, min(end_s, end) - max(start_s, begin)) for begin, end in turns)
-
-
-def _is_own(reading: _Reading, turns: list[Span]) -> bool:
-    """Whether the mean power of a reading belongs to these turns.
-
-    A card that works 0.2 s at 600 W and idles 0.8 s at 100 W reads 200 W as a mean over 1 s.
-    """
-    over_s = reading.state.power_over_s or 0.0
-    return _own_s(turns, reading.at_s - over_s, reading.at_s) >= OWN_SHARE * over_s
 
 
 def _throttled(device: str, watched: _Watched) -> Iterator[Warning]:
@@ -300,8 +296,5 @@ def _intruders(device: str, watched: _Watched, own: Collection[int]) -> Iterator
     if new:
         count = "another process" if len(new) == 1 else f"{len(new)} other processes"
         message = f"{count} started on {device} during the race"
-        yield Warning(
-            "busy_gpu",
-            message,
-            "find the other processes with `nvidia-smi`, wait for them to end, and rerun",
-        )
+        remedy = "find the other processes with `nvidia-smi`, wait for them to end, and rerun"
+        yield Warning("busy_gpu", message, remedy)

@@ -86,18 +86,13 @@ class VariantSearch:
     def _too_coarse(self, measured: Iterable[Candidate], scenario: Scenario) -> set[Recipe]:
         """Static forms with a scale per tensor whose counterparts with a scale per channel are far
         above the error limit; none with --thorough."""
-        far_off = (
-            self.proposal(each.case).recipe
-            for each in ([] if self.space.thorough else measured)
-            if (limit := error_limit(each, scenario)) is not None
-            and each.accuracy is not None
-            and each.accuracy.worst > FAR * limit
-        )
-        return {
-            replace(recipe, per_channel=False)
-            for recipe in far_off
-            if recipe.method == "static" and recipe.per_channel
-        }
+        found = set[Recipe]()
+        for each in () if self.space.thorough else measured:
+            recipe, limit = self.proposal(each.case).recipe, error_limit(each, scenario)
+            is_far_off = limit is not None and each.accuracy and each.accuracy.worst > FAR * limit
+            if is_far_off and recipe.method == "static" and recipe.per_channel:
+                found.add(replace(recipe, per_channel=False))
+        return found
 
     def admit(
         self, proposals: Iterable[Proposal], scenario: Scenario, until_s: float
@@ -166,8 +161,6 @@ class CandidateSearch(VariantSearch, CandidateSource):
         given = [proposal for proposal in self.waiting if proposal.recipe == ORIGINAL]
         self.waiting = [proposal for proposal in self.waiting if proposal.recipe != ORIGINAL]
         return self.admit(given, scenario, until_s) or self.next((), scenario, until_s)
-
-    # --------------------------------------------------------- the race asks
 
     def files(self, case: Case) -> Mapping[str, str]:
         return self.variants.files(case)

@@ -1,16 +1,14 @@
 """Assigns cases to workers, starts workers together, and classifies their failures."""
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from .. import catalog
 from ..contract import Case
 from ..planning.admission import beforehand
 from ..planning.plan import RowPlan
-from ..planning.request import Request
 from ..planning.scenario import Scenario
 from ..pool.pool import WorkerFailed
-from ..pool.worker_process import WorkerKey, WorkerSettings
+from ..pool.worker_process import WorkerKey
 from ..records.machine import Machine
 from ..records.reason import BUDGET, Reason
 from .context import START_S, RunContext
@@ -32,22 +30,8 @@ CANNOT_HERE = (
 NO_TURN = Reason(BUDGET, "no time was left for its turn", "raise --budget or race fewer candidates")
 
 
-def settings_of(request: Request, machine: Machine, run_id: str) -> WorkerSettings:
-    """The settings that all workers of a run share."""
-    return WorkerSettings(
-        run_id=run_id,
-        python=request.python or sys.executable,
-        threads=max(request.threads, default=machine.cpu.effective_cores),
-        memory_bytes=machine.memory.available_bytes,
-        hide_gpus=any(not gpu.simulated for gpu in machine.gpus),
-        gpu_cores={g.device or "": g.worker_cores for g in machine.gpus if g.worker_cores},
-        exclusive=machine.exclusive,
-    )
-
-
 def worker_key(case: Case, scenario: Scenario | None = None) -> WorkerKey:
-    """The worker of `case`: shared with others, or its own if `scenario` requires that or the case
-    may crash its worker."""
+    """The worker of `case`: shared, or its own if `scenario` requires that or it may crash."""
     on_gpu, words = case.device_kind == "gpu", case.mode_words
     # A failed capture of a CUDA graph ends its process; see `isolates` for the others.
     is_risky = case.is_compiled or case.tuning.get("workers") or (on_gpu and "graph" in words)

@@ -54,10 +54,9 @@ def fill_cases(
             row.refining = _refining(row, request, machine)
             row.cases = [case for case in row.cases if case not in row.refining]
             if len(row.cases) > MOST_CASES:
-                raise UsageError(
-                    f"{row.scenario.id} has {len(row.cases)} candidates, {MOST_CASES} at most: "
-                    "narrow it with --device, --precision, --threads or --set"
-                )
+                text = f"{row.scenario.id} has {len(row.cases)} candidates, {MOST_CASES} at most"
+                narrow = "narrow it with --device, --precision, --threads or --set"
+                raise UsageError(f"{text}: {narrow}")
             # All calls of a race, so that a user's file fails now if it does.
             for case in (*row.cases, *row.refining):
                 row.workload.work(case)
@@ -192,10 +191,8 @@ def thread_counts(scenario: Scenario, request: Request, machine: Machine) -> lis
     if request.threads:
         counts = [n for n in request.threads if n <= most]
         if not counts:
-            raise UsageError(
-                f"--threads: {scenario.id} allows at most {most} (limits.threads), "
-                f"not {', '.join(map(str, request.threads))}"
-            )
+            text = f"--threads: {scenario.id} allows at most {most} (limits.threads)"
+            raise UsageError(f"{text}, not {', '.join(map(str, request.threads))}")
     else:
         allowed = [n for n in scenario.threads if n == "all" or n <= most]
         counts = [int(min(cores, most if n == "all" else n)) for n in allowed]
@@ -209,8 +206,7 @@ def one_thread_per_core(cpu: Cpu) -> int | None:
 
 
 def useful_thread_counts(cpu: Cpu, requested: Sequence[int] = ()) -> tuple[int, ...]:
-    """The requested counts, else powers of two and the numbers of physical and of all usable cores;
-    the largest first."""
+    """The requested counts, else powers of two and the physical and usable cores; largest first."""
     if requested:
         return tuple(sorted(set(requested), reverse=True))
     cores = cpu.effective_cores

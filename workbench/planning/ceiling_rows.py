@@ -52,7 +52,10 @@ def _settings(
     if variant.device_kind != kind:
         return []
     if name == PRODUCT:
-        return [{"n": _product_size(kind, variant.precision, cores, brief=brief)}]
+        size = PRODUCT_SIZES[kind] * (2 if kind == "cpu" and cores >= MANY_CORES else 1)
+        if kind == "gpu" and variant.precision == "fp64":
+            size = FP64_GPU_SIZE
+        return [{"n": BRIEF_SIZES[kind] if brief else size}]
     if name == MEMORY:
         return _bandwidths(machine, device, brief=brief)
     if name == TRANSFER:
@@ -108,11 +111,3 @@ def _row(
         weight=3.0 if name == PRODUCT else 1.0,
     )
     return RowPlan(scenario, workload, cases)
-
-
-def _product_size(kind: str, precision: str, cores: int, *, brief: bool) -> int:
-    if brief:
-        return BRIEF_SIZES[kind]
-    if kind == "gpu" and precision == "fp64":
-        return FP64_GPU_SIZE
-    return PRODUCT_SIZES[kind] * (2 if kind == "cpu" and cores >= MANY_CORES else 1)

@@ -30,18 +30,13 @@ def numbers(name: str, text: str, kind: type[int] | type[float]) -> list[Paramet
             raise UsageError(f"{name} takes {noun} such as {example}, not {text!r}") from None
         if not (dots == "" or 0 < low < high < float("inf")):
             raise UsageError(f"{name} takes a rising range above 0 such as 64..4096, not {part!r}")
-        found += itertools.islice(_doublings(low, high) if dots else [low], MOST_VALUES + 1)
+        while low < high and len(found) <= MOST_VALUES:
+            found.append(low)
+            low *= 2
+        found.append(high)
     if len(found) > MOST_VALUES:
         raise UsageError(f"{name} takes at most {MOST_VALUES} values")
     return list(dict.fromkeys(found))
-
-
-def _doublings(low: int | float, high: int | float) -> Iterable[int | float]:
-    value = low
-    while value < high:
-        yield value
-        value *= 2
-    yield high
 
 
 def parse(parameter: Parameter, text: str) -> list[ParameterValue]:

@@ -188,8 +188,7 @@ def _table(
 
 
 def _chosen(request: Request, scenarios: Mapping[str, Scenario], own: Collection[str]) -> list[str]:
-    """The named scenarios, else the user's own, else all except those on request, which take a name
-    or --all."""
+    """The named scenarios, else the user's own, else all that need neither a name nor --all."""
     offered = list(request.scenarios or own or scenarios)
     named = request.scenarios or request.all_scenarios
     chosen = [name for name in dict.fromkeys(offered) if named or not scenarios[name].on_request]

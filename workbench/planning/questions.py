@@ -216,8 +216,7 @@ class OwnQuestion:
 
 
 def _values(option: str, part: str) -> list[str]:
-    """The doublings of a range of numbers, else the value itself; UsageError if a range does not
-    rise."""
+    """The doublings of a range of numbers, else the value itself; UsageError unless it rises."""
     is_range = re.fullmatch(r"\d+\.\.\d+", part)
     return [str(number) for number in numbers(option, part, int)] if is_range else [part]
 

@@ -37,9 +37,7 @@ class Size(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Limits that a pick must meet; None: no limit."""
 
-    latency_ms: Positive | None = (
-        None  # limit for a step: its p99 if that is the objective, else median
-    )
+    latency_ms: Positive | None = None  # for a step: its p99 if that is the objective, else median
     memory_mib: Positive | None = None  # peak memory
     threads: Count | None = None
 

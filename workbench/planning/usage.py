@@ -60,8 +60,7 @@ def new_folder(option: str, path: Path) -> Path:
 
 
 def check_apart(outputs: Mapping[str, str | None], inputs: Mapping[str, str | None] = {}) -> None:
-    """Refuse two options that name one file, since a result would replace an input or another
-    result."""
+    """Refuse two options that name one file, since a result would replace an input or a result."""
     options = {Path(name).resolve(): option for option, name in inputs.items() if name is not None}
     for option, name in outputs.items():
         if name is not None and Path(name) != NULL:

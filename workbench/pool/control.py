@@ -195,8 +195,7 @@ class Control:
         """Block until `fd` is readable, a child changes state, the time is up, or the user asks for
         a pause.  Raises Cancelled as soon as the run is to end.
 
-        Children matter since a worker's death is not always an end-of-file: its own children may
-        hold its pipe open.
+        Children matter: those of a dead worker may hold its pipe open, without an end-of-file.
         """
         until = time.monotonic() + timeout_s
         self._selector.register(fd, selectors.EVENT_READ)

@@ -36,8 +36,7 @@ def main(run_id: str) -> None:
 
 
 def kill_strays(mark: bytes) -> None:
-    """Kill processes that left their group but still carry the run's id in their environment
-    (Linux)."""
+    """Kill processes that left their group but carry the run's id in their environment (Linux)."""
     for folder in Path("/proc").glob("[0-9]*"):
         pid = int(folder.name)
         if pid == os.getpid():

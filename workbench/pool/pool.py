@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import psutil
 
 from ..contract import kind_of
 from ..machine.warnings import library_warnings
 from ..process import children
-from ..process.exit_status import ending
+from ..process.children import ending
 from ..process.line_process import LineTooLong
 from ..records import events as ev
 from ..records.reason import Reason, Warning
@@ -51,15 +51,6 @@ class WorkerFailed(Exception):
         self.reason = reason
 
 
-class PoolListener(Protocol):
-    """Takes events and warnings about the workers."""
-
-    def emit(self, event: ev.AnyEvent) -> None: ...
-
-    def warn(self, warning: Warning) -> None:
-        """Take a warning; repeated ones count once."""
-
-
 T = TypeVar("T")
 
 
@@ -75,7 +66,11 @@ class Pool:
     """The workers of a run, at most one of them awake unless torchrun or srun started the run."""
 
     def __init__(
-        self, settings: WorkerSettings, *, control: Control, listener: PoolListener
+        self,
+        settings: WorkerSettings,
+        *,
+        control: Control,
+        listener: Callable[[ev.AnyEvent], None],
     ) -> None:
         self._settings = settings
         self._control = control
@@ -135,18 +130,11 @@ class Pool:
         self.import_s[key] = took = ended - began - paused_s
         if not kind_of(key.device).on_host:
             self.longest_gpu_start_s = max(self.longest_gpu_start_s, took)
-        self._listener.emit(
-            ev.WorkerStarted(
-                at_s=self._control.now(),
-                worker=key.name,
-                pid=worker.pid,
-                import_s=took,
-                versions=hello.versions,
-            )
-        )
+        started: dict[str, Any] = {"pid": worker.pid, "import_s": took, "versions": hello.versions}
+        self._listener(ev.WorkerStarted(at_s=self._control.now(), worker=key.name, **started))
         version, openmp = (hello.versions.get(name) for name in (key.backend, "OpenMP"))
         for warning in library_warnings(key.backend, version, openmp):
-            self._listener.warn(warning)
+            self._warn(warning)
 
     @contextmanager
     def starting(self, keys: Iterable[WorkerKey]) -> Iterator[None]:
@@ -223,7 +211,7 @@ class Pool:
     def _reply(self, key: WorkerKey, deadline_s: float, kind: type[T]) -> Answer[T]:
         """The answer of an awake worker, which is then frozen."""
         worker = self._workers[key]
-        line, interrupted = self._await(key, worker, deadline_s)
+        line, interrupted = self._await(key, deadline_s)
         try:
             reply = read(line, kind)
             if absurd := absurdity(reply):  # else `workbench open` would refuse the journal
@@ -232,20 +220,17 @@ class Pool:
             text = f"it gave an answer that cannot be read: {error}"
             raise self._lost(key, "worker_died", text, gone=False) from None
         worker.compiling_since = None
+        if isinstance(reply, Failure) and reply.fatal:
+            self._remove(key, reply.reason, worker.stop)
+        else:
+            self._freeze(key)
         if isinstance(reply, Failure):
-            if reply.fatal:
-                self._remove(key, reply.reason, worker.stop)
-            else:
-                self._freeze(key, worker)
             raise WorkerFailed(reply.reason)
-        self._freeze(key, worker)
         return Answer(reply, interrupted)
 
-    def _await(
-        self, key: WorkerKey, worker: WorkerProcess, deadline_s: float
-    ) -> tuple[bytes, bool]:
+    def _await(self, key: WorkerKey, deadline_s: float) -> tuple[bytes, bool]:
         """The answer, and whether a pause interrupted it."""
-        interrupted = False
+        worker, interrupted = self._workers[key], False
         self._control.was_continued()
         until = time.monotonic() + deadline_s
         while True:
@@ -275,7 +260,7 @@ class Pool:
         awake = [worker, *self._begun.values()]
         for each in awake:
             each.freeze()
-        self._listener.emit(ev.StatusChanged(at_s=at_s, status="paused"))
+        self._listener(ev.StatusChanged(at_s=at_s, status="paused"))
         try:
             with self._control.at_pause():
                 if wish == "suspend":
@@ -286,22 +271,20 @@ class Pool:
             ended = time.monotonic()
             self._pauses.append((began, ended))
             self._control.exclude(away := ended - began)
-        self._listener.emit(ev.StatusChanged(at_s=self._control.now(), status="running"))
+        self._listener(ev.StatusChanged(at_s=self._control.now(), status="running"))
         for each in awake:
             each.thaw()
         return away
 
-    def _freeze(self, key: WorkerKey, worker: WorkerProcess) -> None:
-        if self._freezes and not worker.freeze():
-            self._listener.warn(
-                Warning(
-                    "not_frozen",
-                    "idle workers could not be stopped between turns and may disturb the others",
-                    "do not rely on ratios below 1.5x; on Linux, check that signals reach child"
-                    " processes",
-                    key.name,
-                )
-            )
+    def _freeze(self, key: WorkerKey) -> None:
+        if self._freezes and not self._workers[key].freeze():
+            text = "idle workers could not be stopped between turns and may disturb the others"
+            check = "on Linux, check that signals reach child processes"
+            remedy = f"do not rely on ratios below 1.5x; {check}"
+            self._warn(Warning("not_frozen", text, remedy, key.name))
+
+    def _warn(self, warning: Warning) -> None:
+        self._listener(ev.WarningRaised(at_s=self._control.now(), warning=warning))
 
     def _lost(self, key: WorkerKey, code: str, text: str, *, gone: bool = True) -> WorkerFailed:
         """Remove a worker that is `gone`, or else kill it; returns the error to raise."""
@@ -326,13 +309,11 @@ class Pool:
         hint = "read `dmesg | grep -iE 'nvrm|xid'`, then reboot"
         if kind_of(key.device).column == "gpu":
             self._unusable[self._use(key)] = Reason("not_ended", text, hint)
-        self._listener.warn(Warning("not_ended", text, hint, key.name))
+        self._warn(Warning("not_ended", text, hint, key.name))
 
     def _forget(self, key: WorkerKey, reason: Reason | None) -> None:
         del self._workers[key]
-        self._listener.emit(
-            ev.WorkerEnded(at_s=self._control.now(), worker=key.name, reason=reason)
-        )
+        self._listener(ev.WorkerEnded(at_s=self._control.now(), worker=key.name, reason=reason))
 
     def _reap(self, worker: WorkerProcess) -> bool:
         """Wait a moment for a killed worker and clean up after it; False if the kernel cannot end

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,9 +22,8 @@ from .. import catalog
 from ..contract import DEVICE_KINDS, THREAD_VARIABLES, Case, kind_of
 from ..machine.packages.software import PRECISION_VARIABLES
 from ..process import children
-from ..process.children import command
+from ..process.children import command, limit
 from ..process.cores import GPU_CORES, cpulist
-from ..process.limits import limit
 from ..process.line_process import LineProcess
 from ..records.comparison import Side
 from ..report.journal import can_be_written, runs_folder
@@ -47,8 +47,7 @@ def compiled_folder() -> Path:
 
 
 def knows_compiler() -> bool:
-    """Whether an earlier compilation left torch's facts about the compiler and its precompiled
-    headers."""
+    """Whether an earlier compilation left torch's facts about the compiler and its headers."""
     return any(compiled_folder().glob("precompiled_headers/*.gch"))
 
 
@@ -106,7 +105,7 @@ class WorkerSettings:
     threads: int  # most threads of a case without a number of its own
     memory_bytes: int  # most private memory of a worker on the CPU
     hide_gpus: bool  # from workers on the CPU
-    sides: dict[str, Side] = field(default_factory=dict)  # for `ab`, by `WorkerKey.alone`
+    sides: Mapping[str, Side] = field(default_factory=dict)  # for `ab`, by `WorkerKey.alone`
     gpu_cores: dict[str, str] = field(default_factory=dict)  # by device: a list of those near it
     exclusive: frozenset[str] = frozenset()  # GPUs that admit one process at a time
 
@@ -210,12 +209,6 @@ class WorkerProcess(LineProcess):
         self.kill()
 
 
-def _compiled_in(scratch: Path) -> Path:
-    """The folder for compiled code, or one that lasts for this run if that cannot be written."""
-    kept = compiled_folder()
-    return kept if can_be_written(kept) else scratch / "compiled"
-
-
 def _environment(
     key: WorkerKey, device: str, settings: WorkerSettings, side: Side, scratch: Path
 ) -> dict[str, str]:
@@ -235,7 +228,8 @@ def _environment(
     threads = key.threads or min(settings.threads, len(near) or settings.threads)
     environment.update(dict.fromkeys(variables, str(threads)))
     environment[GPU_CORES] = json.dumps(settings.gpu_cores if near else {})
-    compiled = _compiled_in(scratch)
+    kept = compiled_folder()
+    compiled = kept if can_be_written(kept) else scratch / "compiled"  # which lasts for this run
     environment.setdefault(COMPILED, str(compiled))
     environment.setdefault(onnx_gpu.CACHE, str(compiled / "tensorrt"))
     if device == "cpu" and settings.hide_gpus:

@@ -1,8 +1,7 @@
-"""How every child process is started and ended.
+"""How every child process is started, limited and ended, and how it ended, in words.
 
 A child takes modules from its interpreter and from PYTHONPATH, never from the current directory.
-It ends with this process, and so does its process group, if it leads one.  Standard library only,
-since workers start processes too.
+It ends with this process, and so does its process group, if it leads one.
 """
 
 import atexit
@@ -15,10 +14,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+from ..text.sanitize import shown
 
 BOOTSTRAP = Path(__file__).resolve().parent / "bootstrap.py"
 POLL_S = 0.002
+LOG_TAIL_BYTES = 16_384
 # Signals whose handlers may raise.
 _RAISING: list[int] = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM]
 
@@ -105,6 +107,21 @@ def _set_all(handlers: dict[int, Any]) -> None:
             _set_all(handlers)
 
 
+def limit(pid: int, **bounds: int | None) -> None:
+    """Keep process `pid` from bringing the machine down (Linux): `DATA=1` is one byte of
+    RLIMIT_DATA, None sets no limit.  Beyond one an allocation or a write fails, with a reason."""
+    if sys.platform != "linux":
+        return
+    import resource
+
+    with suppress(OSError):
+        Path(f"/proc/{pid}/oom_score_adj").write_text("1000")  # first to be killed (proc(5))
+    for name, most in bounds.items():
+        with suppress(OSError, ValueError):  # a lower limit is already set
+            if most is not None:
+                resource.prlimit(pid, getattr(resource, f"RLIMIT_{name}"), (most, most))
+
+
 def kill(process: subprocess.Popen[bytes]) -> None:
     """Kill a child that leads its group, and the group.
 
@@ -116,8 +133,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def exit_code(process: subprocess.Popen[bytes], within_s: float = 0.0) -> int | None:
-    """The exit code if the child ends in time, else None.  It is not reaped, so that `kill` still
-    reaches its group."""
+    """The exit code if the child ends in time, else None; not reaped, so `kill` still works."""
     until = time.monotonic() + within_s
     while process.returncode is None:
         if not hasattr(os, "waitid"):  # macOS before Python 3.13
@@ -198,3 +214,27 @@ def _kill_family() -> None:
         for pid in family(stray):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
+
+
+def describe_exit(code: int) -> str:
+    """An exit code in words: `exit code 1`, `killed by SIGKILL`."""
+    if code >= 0:
+        return f"exit code {code}"
+    with suppress(ValueError):
+        return f"killed by {signal.Signals(-code).name}"
+    return f"killed by signal {-code}"
+
+
+def log_tail(log: IO[bytes]) -> str:
+    """The last lines of a log that may still grow, read without moving the writer's position."""
+    log.flush()
+    size = os.fstat(log.fileno()).st_size
+    start = max(0, size - LOG_TAIL_BYTES)
+    return os.pread(log.fileno(), size - start, start).decode(errors="replace").strip()
+
+
+def ending(text: str, code: int | None, log: str = "") -> str:
+    """`text` with the exit code, if known, and the last three lines of the log."""
+    message = text if code is None else f"{text} ({describe_exit(code)})"
+    lines = [shown(line.strip(), 200) for line in log.splitlines()[-3:]]
+    return f"{message}; its log ends: {' | '.join(lines)}" if lines else message

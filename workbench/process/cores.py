@@ -1,4 +1,4 @@
-"""The cores this process may run on.  Standard library only, since workers use it."""
+"""The cores this process may run on."""
 
 import json
 import os

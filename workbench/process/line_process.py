@@ -1,8 +1,7 @@
-"""Child processes that communicate in lines: `QueryProcess` only answers, `LineProcess` also takes
-requests.
+"""Children that speak in lines: `QueryProcess` only answers, `LineProcess` also takes requests.
 
 NVML can crash or hang on a lost GPU, a workload can run out of memory, and a foreign interpreter
-can do anything; none of that may harm this process.  Standard library only, since workers use it.
+can do anything; none of that may harm this process.
 """
 
 import fcntl
@@ -18,7 +17,7 @@ from dataclasses import dataclass
 from typing import IO, TypeVar, cast
 
 from . import children
-from .exit_status import ending, log_tail
+from .children import ending, log_tail
 
 _REAP_S = 2.0  # ample, since SIGKILL ends a process promptly
 # A signal just before a wait does not interrupt it, so its handler runs after this slice.
@@ -67,8 +66,7 @@ class QueryProcess:
             fcntl.fcntl(self._pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
     def line(self, deadline_s: float, *, since_start: bool = False) -> bytes | Ended:
-        """The next line, if it comes within `deadline_s` from now or from the child's start; after
-        `Ended` there are no more."""
+        """The next line within `deadline_s` from now or the child's start; none after `Ended`."""
         waited_s = time.monotonic() - self._began if since_start else 0.0
         line = self.poll(max(0.0, deadline_s - waited_s))
         if line is None:
@@ -84,7 +82,10 @@ class QueryProcess:
         while (line := self._complete()) is None and not self._pipe.closed:
             left_s = max(0.0, until - time.monotonic())
             if self._readable.poll(1e3 * min(left_s, SLICE_S)):
-                self._take()
+                self._incomplete += (data := os.read(self._pipe.fileno(), _PIPE_BYTES))
+                if not data:  # its pipe has closed, so it is ending
+                    children.exit_code(self._process, _REAP_S)
+                    self._end(self._process)
             elif not left_s:
                 return None
         return line or Ended("crashed", ending("ended without an answer", self._process.returncode))
@@ -97,15 +98,6 @@ class QueryProcess:
         line = bytes(self._incomplete[:end])
         del self._incomplete[:end]
         return line or None
-
-    def _take(self) -> None:
-        """Read what has arrived, and wait for the child at the end of the pipe."""
-        assert self._process is not None  # it has a pipe
-        data = os.read(self._pipe.fileno(), _PIPE_BYTES)
-        self._incomplete += data
-        if not data:
-            children.exit_code(self._process, _REAP_S)  # its pipe has closed, so it is ending
-            self._end(self._process)
 
     def answer(
         self, decode: Callable[[bytes], _Answer], deadline_s: float, *, since_start: bool = False
@@ -197,8 +189,7 @@ class LineProcess(LineChannel):
         return log_tail(self._log)
 
     def reap(self, within_s: float = _REAP_S) -> int | None:
-        """The exit code of a killed child, whose log and socket are closed; None if the kernel does
-        not end it in time."""
+        """The exit code of a killed child, whose log and socket are closed; None if it lives on."""
         self.socket.close()
         self._log.close()
         return children.reap(self.process, within_s)

@@ -12,20 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Union
 import msgspec
 
 from ..contract import Accuracy, Case, Work
+from . import document
 from .code import CodeAdvice, CodeFacts
-from .document import (
-    BatchAttempt,
-    Ceilings,
-    Clocks,
-    LargestBatch,
-    OperatorShare,
-    Overhead,
-    SetupTimes,
-    Telemetry,
-    Tool,
-    Trace,
-    WarmUp,
-)
 from .encoding import encode as encode
 from .machine import GpuReading, HostReading, Machine, Software
 from .model import Advice, Built, ModelFacts
@@ -52,7 +40,7 @@ class RunStarted(Event, frozen=True, kw_only=True, tag=True):
     id: str  # id of the run
     started_at: str  # ISO 8601, UTC
     budget_s: float
-    tool: Tool
+    tool: document.Tool
     resumes: str | None = None  # id of the cut run that this one resumes
     carried: dict[str, str] = {}  # row carried over from another run to the id of that run
 
@@ -67,7 +55,7 @@ class HardwareDetected(Event, frozen=True, kw_only=True, tag=True):
 class CeilingsKnown(Event, frozen=True, kw_only=True, tag=True):
     """The ceilings of this machine, stored by an earlier run or measured in this one."""
 
-    ceilings: Ceilings
+    ceilings: document.Ceilings
 
 
 class WarningRaised(Event, frozen=True, kw_only=True, tag=True):
@@ -170,9 +158,9 @@ class CasePrepared(Event, frozen=True, kw_only=True, tag=True):
     """A case is loaded, checked and warm."""
 
     case: str
-    setup: SetupTimes
+    setup: document.SetupTimes
     accuracy: Accuracy | None
-    warmup: WarmUp
+    warmup: document.WarmUp
     iterations_per_sample: int
     memory_peak_bytes: int | None
     call_overhead_s: float | None = None  # seconds per step that the timing loop itself takes
@@ -187,7 +175,7 @@ class BlockMeasured(Event, frozen=True, kw_only=True, tag=True, gc=False):
     samples_s: Samples  # seconds per step
     lead_in_s: Sequence[float]  # seconds per step before the first sample
     loss: float | None  # training loss after the block
-    clocks: Clocks | None = None
+    clocks: document.Clocks | None = None
     # The workload's own metrics, units in the names.
     metrics: dict[str, float] = msgspec.field(default_factory=dict, name="figures")
 
@@ -203,7 +191,7 @@ class CaseProfiled(Event, frozen=True, kw_only=True, tag=True):
     """A pass under the backend's profiler, outside the race."""
 
     case: str
-    operators: list[OperatorShare]
+    operators: list[document.OperatorShare]
     reason: Reason | None = None  # cause of an empty `operators`
     steps: int = 1  # number of steps that the operators' times add up
     fallback_fraction: float = 0.0  # share of their time on the CPU instead of the chosen provider
@@ -213,13 +201,13 @@ class BatchTried(Event, frozen=True, kw_only=True, tag=True):
     """One attempt in the search for the largest batch that fits."""
 
     case: str
-    attempt: BatchAttempt
+    attempt: document.BatchAttempt
 
 
 class LargestBatchFound(Event, frozen=True, kw_only=True, tag=True):
     """The search for the largest batch has ended."""
 
-    found: LargestBatch
+    found: document.LargestBatch
 
 
 class ModelInspected(Event, frozen=True, kw_only=True, tag=True):
@@ -266,7 +254,7 @@ class CodeAdvised(Event, frozen=True, kw_only=True, tag=True):
 class TraceWritten(Event, frozen=True, kw_only=True, tag=True):
     """The file of --trace is complete."""
 
-    trace: Trace
+    trace: document.Trace
 
 
 class CaseFinished(Event, frozen=True, kw_only=True, tag=True):
@@ -276,7 +264,7 @@ class CaseFinished(Event, frozen=True, kw_only=True, tag=True):
     scenario: str
     status: str  # "ok", "skipped", "failed", "cancelled"
     reason: Reason | None
-    telemetry: Telemetry | None = None
+    telemetry: document.Telemetry | None = None
     beaten_by: str | None = None  # id of the case that eliminated it by a paired comparison
     ratio: float | None = None  # its time over that case's
     ratio_bounds: tuple[float, float] | None = None  # simultaneous over all looks and pairs
@@ -309,7 +297,7 @@ class RunFinished(Event, frozen=True, kw_only=True, tag=True):
     finished_at: str  # ISO 8601, UTC
     duration_s: float
     exit_code: int
-    overhead: Overhead | None = None
+    overhead: document.Overhead | None = None
 
 
 if TYPE_CHECKING:

@@ -204,13 +204,6 @@ def _blocks(measured: Measurement) -> Iterator[ev.BlockMeasured]:
         begin, lead_in_s = begin + shape.n, []
 
 
-def _wrong_samples(of: str, samples_s: Sequence[float]) -> Iterator[str]:
-    """The shortest and longest sample, in words, if they are impossible."""
-    for sample in (min(samples_s), max(samples_s)):
-        if not ev.SHORTEST_S <= sample <= ev.LONGEST_S:
-            yield f"{of} has a sample of {sample:g} s"
-
-
 def contradictions(document: Document) -> Iterator[str]:
     """The contradictions within a document, each with its place."""
     for place, m in enumerate(document.measurements):
@@ -221,8 +214,9 @@ def contradictions(document: Document) -> Iterator[str]:
             yield f"{at}.status is {m.status!r}, not one of {', '.join(ENDED)}"
         if any(block.n < 1 for block in m.blocks) or counted != len(m.samples_s):
             yield f"{at}: its blocks count {counted} samples, samples_s holds {len(m.samples_s)}"
-        if m.samples_s:
-            yield from _wrong_samples(at, m.samples_s)
+        for sample in (min(m.samples_s), max(m.samples_s)) if m.samples_s else ():
+            if not ev.SHORTEST_S <= sample <= ev.LONGEST_S:
+                yield f"{at} has a sample of {sample:g} s"
     ids = {m.id for m in document.measurements}
     for case in (document.model.explained.keys() if document.model else set()) - ids:
         yield f"model.advice explains {case!r}, which was not measured"

@@ -165,10 +165,8 @@ def looks_like_one(path: Path) -> bool:
 def check_schema(path: Path, version: int) -> None:
     """Raise JournalError if `path` has another schema version than this program reads."""
     if version != SCHEMA_VERSION:
-        raise JournalError(
-            f"{path} has schema version {version}, this program reads {SCHEMA_VERSION}: "
-            "open it with the version of workbench that wrote it"
-        )
+        text = f"{path} has schema version {version}, this program reads {SCHEMA_VERSION}"
+        raise JournalError(f"{text}: open it with the version of workbench that wrote it")
 
 
 def run_ids() -> Iterator[str]:

@@ -1,5 +1,4 @@
-"""The measurements of the document, derived from samples: statistics, fractions of ceilings, and
-warnings.
+"""The measurements of the document, from samples: statistics, fractions of ceilings, warnings.
 
 Warnings on a whole row or run come from `machine.host.disturbance` and `machine.warnings`.
 """
@@ -8,17 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import msgspec
-
-from ..records.document import (
-    Against,
-    BlockShape,
-    Ceilings,
-    Clocks,
-    Measurement,
-    Roofline,
-    Throughput,
-)
+from ..records import document as doc
 from ..records.machine import Machine
 from ..records.reason import Warning
 from ..stats import ratios, samples as stats
@@ -31,38 +20,30 @@ DRIFT = 0.03  # relative change from the first third of the blocks to the last
 OVERHEAD = 0.01  # share of a step that the timing loop itself takes
 
 
-def with_samples(measured: Measurement, candidate: Candidate) -> Measurement:
-    """The measurement with every sample that the candidate's blocks hold."""
-    return msgspec.structs.replace(
-        measured,
-        samples_s=candidate.samples_s,
-        blocks=[
-            BlockShape(block.round, len(block.samples_s), block.metrics.get(ENERGY))
-            for block in candidate.blocks
-        ],
-        lead_in_s=[value for block in candidate.blocks for value in block.lead_in_s],
-    )
-
-
 def statistics(
-    candidate: Candidate, row: Sequence[Candidate], warned: list[Warning], ceilings: Ceilings | None
-) -> Measurement:
-    """The measurement of a candidate in its `row` and under `ceilings`, without its samples."""
-    samples = candidate.ordered_s
+    candidate: Candidate,
+    row: Sequence[Candidate],
+    warned: list[Warning],
+    ceilings: doc.Ceilings | None,
+    *,
+    with_samples: bool,
+) -> doc.Measurement:
+    """The measurement of a candidate in its `row` and under `ceilings`."""
+    samples, blocks = candidate.ordered_s, candidate.blocks if with_samples else []
     n = len(samples)
     center = stats.median(samples) if n else None
     fast = stats.quantile(samples, 0.10) if n else None
     power = telemetry.counted_power_w if (telemetry := candidate.whole_telemetry) else None
     rate = candidate.work.flops / center if center and candidate.work.flops else None
     peak_fraction, roofline = under_ceilings(candidate, rate, ceilings)
-    return Measurement(
+    return doc.Measurement(
         **{name: getattr(candidate, name) for name in SHARED},
         id=candidate.case.id,
         status=candidate.status,
         scenario=candidate.scenario,
-        samples_s=[],
-        blocks=[],
-        lead_in_s=[],
+        samples_s=candidate.samples_s if with_samples else [],
+        blocks=[doc.BlockShape(b.round, len(b.samples_s), b.metrics.get(ENERGY)) for b in blocks],
+        lead_in_s=[value for block in blocks for value in block.lead_in_s],
         n=n,
         median_s=center,
         ci95_s=candidate.interval,
@@ -86,7 +67,7 @@ def statistics(
     )
 
 
-def against(candidate: Candidate, row: Sequence[Candidate]) -> Against | None:
+def against(candidate: Candidate, row: Sequence[Candidate]) -> doc.Against | None:
     """The comparison with the fastest valid candidate of the row; None if it is that one."""
     rounds = {c.case.id: c.rounds() for c in row if c.is_valid}
     if not rounds.get(candidate.case.id):  # no value under the row's objective
@@ -95,7 +76,7 @@ def against(candidate: Candidate, row: Sequence[Candidate]) -> Against | None:
     ratio = ratios.ratio_between(rounds[candidate.case.id], rounds[fastest])
     if fastest == candidate.case.id or ratio is None:
         return None
-    return Against(fastest, ratio.value, ratio.interval, ratio.word(ratios.TOLERANCE))
+    return doc.Against(fastest, ratio.value, ratio.interval, ratio.word(ratios.TOLERANCE))
 
 
 def metrics_of(candidate: Candidate, row: Sequence[Candidate] = ()) -> dict[str, float]:
@@ -124,12 +105,12 @@ def scaling_efficiency(candidate: Candidate, row: Sequence[Candidate]) -> float 
     return None if ratio is None else ratio.value / resources
 
 
-def _clocks(candidate: Candidate) -> Clocks | None:
+def _clocks(candidate: Candidate) -> doc.Clocks | None:
     known = [block.clocks for block in candidate.blocks if block.clocks is not None]
     if not known:
         return None
     issued = [clocks.issue_s for clocks in known if clocks.issue_s is not None]
-    return Clocks(
+    return doc.Clocks(
         counted=known[-1].counted,
         host_s=stats.median([clocks.host_s for clocks in known]),
         device_s=stats.median([clocks.device_s for clocks in known]),
@@ -137,10 +118,10 @@ def _clocks(candidate: Candidate) -> Clocks | None:
     )
 
 
-def _throughput(candidate: Candidate, step_s: float | None) -> Throughput | None:
+def _throughput(candidate: Candidate, step_s: float | None) -> doc.Throughput | None:
     if not step_s:
         return None
-    return Throughput(candidate.work.items / step_s, f"{candidate.work.item}/s")
+    return doc.Throughput(candidate.work.items / step_s, f"{candidate.work.item}/s")
 
 
 # --------------------------------------------------------------- roofline
@@ -148,7 +129,7 @@ def _throughput(candidate: Candidate, step_s: float | None) -> Throughput | None
 # (Williams, Waterman and Patterson 2009).
 
 
-def bounds_of(candidate: Candidate, ceilings: Ceilings | None) -> tuple[float, str, float]:
+def bounds_of(candidate: Candidate, ceilings: doc.Ceilings | None) -> tuple[float, str, float]:
     """The peak of the candidate's precision (operations per second), the memory that bounds it
     ("cache" if its work fits there) and the bandwidth of that (bytes per second); 0 if unknown.
 
@@ -171,8 +152,8 @@ def gpus_of(candidate: Candidate) -> int:
 
 
 def under_ceilings(
-    candidate: Candidate, rate: float | None, ceilings: Ceilings | None
-) -> tuple[float | None, Roofline | None]:
+    candidate: Candidate, rate: float | None, ceilings: doc.Ceilings | None
+) -> tuple[float | None, doc.Roofline | None]:
     """`rate` over the peak of its precision, at most 1, and its place under the roofline; None if
     work, traffic or ceilings are unknown."""
     peak, slanted, bytes_per_s = bounds_of(candidate, ceilings)
@@ -183,15 +164,12 @@ def under_ceilings(
         return fraction, None
     intensity = candidate.work.flops / candidate.work.bytes_moved
     attainable = max(min(peak, intensity * bytes_per_s), rate)
-    return fraction, Roofline(
+    return fraction, doc.Roofline(
         intensity_flops_per_byte=intensity,
         attainable_flops_per_s=attainable,
         fraction=rate / attainable,
         limited_by=slanted if intensity * bytes_per_s < peak else "compute",
     )
-
-
-# --------------------------------------------------------------- warnings
 
 
 def measurement_warnings(candidate: Candidate, machine: Machine | None = None) -> Iterator[Warning]:

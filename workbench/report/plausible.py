@@ -65,8 +65,7 @@ def _is_plausible(number: float) -> bool:
 
 
 def _is_plain(block: BlockMeasured) -> bool:
-    """Whether a block has no other numbers than these and its samples, which are checked
-    elsewhere."""
+    """Whether a block's only numbers are these and its samples, which are checked elsewhere."""
     numbers = block.at_s, block.round, block.loss or 0.0
     return block.clocks is None and not block.metrics and all(map(_is_plausible, numbers))
 

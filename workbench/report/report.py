@@ -14,26 +14,14 @@ import msgspec
 
 from ..catalog.files import UNLISTED
 from ..contract import Case, Work
-from ..records import events as ev
+from ..records import document as doc, events as ev
 from ..records.code import CodeReport
-from ..records.document import (
-    SCHEMA_VERSION,
-    Ceilings,
-    Document,
-    LargestBatch,
-    Measurement,
-    Pick,
-    Run,
-    Summary,
-    Sweep,
-    Trace,
-)
 from ..records.machine import GpuReading, HostReading, Machine, Software
 from ..records.model import ModelReport
 from ..records.reason import Reason, Warning
 from ..records.verdict import Verdict
 from .candidate import Candidate, Row, price_of
-from .measurements import measurement_warnings, statistics, with_samples
+from .measurements import measurement_warnings, statistics
 from .sweeps import sweeps
 
 KEPT = 24  # readings of each sensor
@@ -48,7 +36,7 @@ class Report:
     status: str = "incomplete"
     machine: Machine | None = None
     software: Software | None = None
-    ceilings: Ceilings | None = None
+    ceilings: doc.Ceilings | None = None
     warnings: list[Warning] = field(default_factory=list)
     rows: dict[str, Row] = field(default_factory=dict)
     # Case id to candidate, of the row raced last if several rows have the case.
@@ -57,8 +45,8 @@ class Report:
     host: deque[HostReading] = field(default_factory=lambda: deque(maxlen=KEPT))
     gpus: dict[int, deque[GpuReading]] = field(default_factory=dict)
     gap: Reason | None = None  # cause of missing GPU readings
-    trace: Trace | None = None
-    largest_batches: list[LargestBatch] = field(default_factory=list)
+    trace: doc.Trace | None = None
+    largest_batches: list[doc.LargestBatch] = field(default_factory=list)
     model: ModelReport | None = None
     code: CodeReport | None = None
     building: ev.ModelBuilding | None = None  # variant under construction
@@ -202,10 +190,12 @@ class Report:
         candidate.call_overhead_s = event.call_overhead_s
         self.current_case = event.case
 
-    def statistics(self, candidate: Candidate) -> Measurement:
-        """The candidate as it appears in the document, without its samples."""
+    def statistics(self, candidate: Candidate, *, with_samples: bool = False) -> doc.Measurement:
+        """The candidate as it appears in the document."""
         row, warned = self.rows[candidate.scenario], self.measurement_warnings(candidate)
-        return statistics(candidate, row.candidates, warned, self.ceilings)
+        return statistics(
+            candidate, row.candidates, warned, self.ceilings, with_samples=with_samples
+        )
 
     def disturbances(self, row: Row) -> list[Warning]:
         """The warnings on the whole race of a row, such as a busy machine."""
@@ -252,19 +242,19 @@ class Report:
         return timed or bool(self.largest_batches)
 
     @property
-    def measurements(self) -> list[Measurement]:
+    def measurements(self) -> list[doc.Measurement]:
         return list(self.each_measurement())
 
-    def each_measurement(self) -> Iterator[Measurement]:
+    def each_measurement(self) -> Iterator[doc.Measurement]:
         """The measurements one by one, since all at once may fill the memory."""
         return (
-            with_samples(self.statistics(candidate), candidate)
+            self.statistics(candidate, with_samples=True)
             for row in self.rows.values()
             for candidate in row.candidates
         )
 
     @property
-    def sweeps(self) -> list[Sweep]:
+    def sweeps(self) -> list[doc.Sweep]:
         return sweeps(list(self.rows.values()))
 
     @property
@@ -272,20 +262,20 @@ class Report:
         return [row.verdict for row in self.rows.values() if row.verdict is not None]
 
     @property
-    def summary(self) -> list[Summary]:
+    def summary(self) -> list[doc.Summary]:
         picked = [(verdict, self.candidates.get(verdict.pick or "")) for verdict in self.verdicts]
         return [summary_of(verdict, pick.case if pick else None) for verdict, pick in picked]
 
-    def document(self, measurements: list[Measurement] | None = None) -> Document:
+    def document(self, measurements: list[doc.Measurement] | None = None) -> doc.Document:
         """The JSON document, valid after `RunStarted`; `measurements` replace its own."""
         started, finished = self.started, self.finished
         if started is None:
             raise ValueError("the run has not begun")
-        return Document(
-            schema_version=SCHEMA_VERSION,
+        return doc.Document(
+            schema_version=doc.SCHEMA_VERSION,
             summary=self.summary,
             tool=started.tool,
-            run=Run(
+            run=doc.Run(
                 id=started.id,
                 started_at=started.started_at,
                 finished_at=finished.finished_at if finished else None,
@@ -311,16 +301,16 @@ class Report:
         )
 
 
-def summary_of(verdict: Verdict, pick: Case | None) -> Summary:
+def summary_of(verdict: Verdict, pick: Case | None) -> doc.Summary:
     """The answer of `verdict`, whose pick is the case `pick`."""
     picked = None
     if pick is not None:
-        picked = Pick(**{name: getattr(pick, name) for name in Pick.__struct_fields__})
+        picked = doc.Pick(**{name: getattr(pick, name) for name in doc.Pick.__struct_fields__})
     lead, bounds = verdict.lead
     lead = lead if lead is None else _six_digits(lead)
     bounds = bounds and (_six_digits(bounds[0]), _six_digits(bounds[1]))
     words = verdict.confidence, verdict.basis
-    return Summary(verdict.scenario, verdict.choice, picked, lead, bounds, *words)
+    return doc.Summary(verdict.scenario, verdict.choice, picked, lead, bounds, *words)
 
 
 def _six_digits(value: float) -> float:

@@ -1,7 +1,7 @@
 """Opens a run from disk: a JSON document, a journal, the id of an earlier run, or `last`."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,9 +54,8 @@ def open_run(name: str, *, or_older: bool = False) -> OpenedRun:
     is_other = os.path.exists(path)  # noqa: PTH110 - as above
     missing = "neither a regular file nor a run:" if is_other else "no such file or run:"
     problem = "several runs begin with" if matches else missing
-    raise JournalError(
-        f"{problem} {shown(repr(name))}. {'Matching' if matches else 'Recent'} runs: {latest}"
-    )
+    which = "Matching" if matches else "Recent"
+    raise JournalError(f"{problem} {shown(repr(name))}. {which} runs: {latest}")
 
 
 def _first_readable(ids: Iterable[str]) -> OpenedRun:
@@ -77,7 +76,13 @@ def _first_readable(ids: Iterable[str]) -> OpenedRun:
 def read_journal(path: Path) -> OpenedRun:
     """The run in a journal; JournalError says what is wrong with it."""
     events = journal.read(path)
-    flaw = next(_flaws(events), None)
+    flaw: str | None = None
+    for event in events:
+        if isinstance(event, ev.RacePlanned) and event.point:
+            sizes = [{"batch", *case.params} for case in event.cases]
+            if not sizes or not all(sizes_of >= event.point.keys() for sizes_of in sizes):
+                flaw = f"{event.scenario} is at a point of sizes that its cases do not have"
+                break
     try:
         report = Report() if flaw else Report.of(events)
         largest = (found.case for found in report.largest_batches)
@@ -90,23 +95,14 @@ def read_journal(path: Path) -> OpenedRun:
     return OpenedRun(report, events)
 
 
-def _flaws(events: Iterable[ev.AnyEvent]) -> Iterator[str]:
-    for event in events:
-        if isinstance(event, ev.RacePlanned) and event.point:
-            sizes = [{"batch", *case.params} for case in event.cases]
-            if not sizes or not all(sizes_of >= event.point.keys() for sizes_of in sizes):
-                yield f"{event.scenario} is at a point of sizes that its cases do not have"
-
-
 def read_document(path: Path) -> Report:
     """The report of a JSON document; JournalError says what is wrong with it."""
     document = decode_document(path)
     measured = [m for m in document.measurements if m.n]
     if measured and not any(m.samples_s for m in measured):
-        raise JournalError(
-            f"{path} holds no samples (--no-samples), so it cannot be shown: "
-            f"open the journal, `workbench open {shown(document.run.id)}`"
-        )
+        text = f"{path} holds no samples (--no-samples), so it cannot be shown"
+        remedy = f"open the journal, `workbench open {shown(document.run.id)}`"
+        raise JournalError(f"{text}: {remedy}")
     for flaw in contradictions(document):
         raise _no_document(path, flaw)
     return report_of(document)

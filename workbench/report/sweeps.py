@@ -2,30 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import msgspec
-
 from ..contract import ParameterValue
 from ..records.document import Curve, CurvePoint, LeadChange, Sweep
 from ..stats import ratios, samples as stats
 from .candidate import Candidate, Row
 
 KNEE = 0.9  # share of the best rate
-
-
-def _point(at: Mapping[str, ParameterValue], candidate: Candidate) -> CurvePoint:
-    """The result of one candidate at one point; its rate includes start-up if the row counts it."""
-    samples = candidate.ordered_s
-    median_s = stats.median(samples) if samples else None
-    amount = candidate.work.flops or candidate.work.items
-    time_s = median_s and median_s / candidate.step_share
-    return CurvePoint(
-        at=dict(at),
-        id=candidate.case.id,
-        median_s=median_s,
-        ci95_s=candidate.interval,
-        rate=amount / time_s if candidate.is_valid and time_s else None,
-        memory_peak_bytes=candidate.memory_peak_bytes,
-    )
 
 
 def sweeps(rows: Sequence[Row]) -> list[Sweep]:
@@ -54,15 +36,21 @@ def _sweep(rows: Sequence[Row]) -> Sweep:
     by_label: dict[tuple[str, str], list[CurvePoint]] = {}
     for place, row in ordered:
         for candidate in row.candidates:
-            label, items = candidate.case.label, candidate.work.items
-            result = _point(place, candidate)
-            if not by_flops and result.rate is not None and candidate.work.flops:
-                rate = result.rate * items / candidate.work.flops
-                result = msgspec.structs.replace(result, rate=rate)
-            if row.is_barred(candidate):
-                result = msgspec.structs.replace(result, admissible=False)
-            unit = "FLOP/s" if by_flops else f"{candidate.work.item}/s"
-            by_label.setdefault((label, unit), []).append(result)
+            samples, work = candidate.ordered_s, candidate.work
+            median_s = stats.median(samples) if samples else None
+            time_s = median_s and median_s / candidate.step_share  # with start-up, if it counts
+            amount = (work.flops or 0.0) if by_flops else work.items
+            point = CurvePoint(
+                at=dict(place),
+                id=candidate.case.id,
+                median_s=median_s,
+                ci95_s=candidate.interval,
+                rate=amount / time_s if candidate.is_valid and time_s else None,
+                memory_peak_bytes=candidate.memory_peak_bytes,
+                admissible=not row.is_barred(candidate),
+            )
+            unit = "FLOP/s" if by_flops else f"{work.item}/s"
+            by_label.setdefault((candidate.case.label, unit), []).append(point)
     curves = [Curve(*label, points, _knee(points)) for label, points in by_label.items()]
     measured = [(p.rate, p.id) for c in curves for p in c.points if p.rate and p.admissible]
     return Sweep(

@@ -4,10 +4,9 @@ A sample is the time of `iterations` steps with all queued work finished, divide
 The host's monotonic clock measures it, and also the device's own clock if there is one.  For
 throughput the device's clock counts, which excludes the launch of the first step and the wait for
 the last.  For latency only the host's clock runs, until the result is there, as a caller sees it; a
-sample is one step, or `Task.together`.  Standard library only.
+sample is one step, or `Task.together`.
 """
 
-import itertools
 import math
 import time
 from collections.abc import Sequence
@@ -174,14 +173,12 @@ def best_step_s(task: Task, seconds: float) -> float:
     wait for each other can make a step fifty times too long, but hardly ten steps in a row.
     """
     task.activate()
-    best, began = time_sample(task, 1).host_s, time.perf_counter()
-    for count in itertools.count(1):
-        spent = time.perf_counter() - began
-        if spent + best > (PROBE_MOST_S if count <= PROBE_STEPS else seconds):
-            return best
-        sample = time_sample(task, 1).host_s
-        best = sample if count == 1 else min(best, sample)
-    raise AssertionError  # the loop only ends with a return
+    first_s, began, steps_s = time_sample(task, 1).host_s, time.perf_counter(), list[float]()
+    while True:
+        best_s, spent_s = min(steps_s, default=first_s), time.perf_counter() - began
+        if spent_s + best_s > (PROBE_MOST_S if len(steps_s) < PROBE_STEPS else seconds):
+            return best_s
+        steps_s.append(time_sample(task, 1).host_s)
 
 
 def lead_in(
@@ -276,8 +273,7 @@ def _counted(sample: Sample, by_device: bool) -> float:
 
 
 def _clocks(samples: Sequence[Sample], looks: Sequence[Sample], by_device: bool) -> dict[str, Any]:
-    """Median times by each clock; `looks` began with an empty queue, and have a device timer even
-    if `samples` have none."""
+    """Median times by each clock; `looks` began with an empty queue, and have a device timer."""
     of_host, of_device = (looks, samples) if by_device else (samples, looks)
     return {
         "counted": "device" if by_device else "host",

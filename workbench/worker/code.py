@@ -1,7 +1,4 @@
-"""The description of the user's own code that the engine gives to workers.
-
-Standard library only, since the worker may run under a foreign interpreter.
-"""
+"""The description of the user's own code that the engine gives to workers."""
 
 import importlib.util
 import json

@@ -1,6 +1,6 @@
 """The process that describes one user's file: `description.py FD KIND NAME`.
 
-It answers like a worker, but loads only that file.  Standard library only.
+It answers like a worker, but loads only that file.
 """
 
 import os
@@ -11,7 +11,7 @@ from typing import Any
 
 from ..catalog.importing import import_backend, import_workload
 from ..contract import Backend, Case, Host, ParameterValue, Work, Workload
-from ..process.limits import limit
+from ..process.children import limit
 from .serve import serve
 
 MOST_MEMORY_BYTES = 8 << 30  # private: enough to import any library, even with many cores

@@ -1,7 +1,4 @@
-"""The exceptions of backends in words: one line, and whether memory ran out.
-
-Standard library only, since workers may run under a foreign interpreter.
-"""
+"""The exceptions of backends in words: one line, and whether memory ran out."""
 
 import re
 import traceback

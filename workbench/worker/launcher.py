@@ -1,7 +1,4 @@
-"""The rank of this process in a distributed job, by the variables of torchrun or srun.
-
-Standard library only, since workers use it.
-"""
+"""The rank of this process in a distributed job, by the variables of torchrun or srun."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

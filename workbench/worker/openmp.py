@@ -1,7 +1,6 @@
 """Finds the OpenMP runtimes of this process.
 
-Standard library only and Python 3.8 syntax: `stack_trial` runs this file under the workers'
-interpreter.
+Standard library and Python 3.8 syntax only: `stack_trial` runs it under the workers' Python.
 """
 
 import os

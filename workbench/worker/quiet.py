@@ -2,7 +2,7 @@
 
 Threads of an ONNX Runtime session spin for about 50 ms after the last call, OpenMP's for up to
 200 ms.  They take cores from the session that runs next in the same process: on 2 cores, every
-tenth of its steps took 4 ms instead of 0.3, which spoils a 99th percentile.  Standard library only.
+tenth of its steps took 4 ms instead of 0.3, which spoils a 99th percentile.
 """
 
 import time

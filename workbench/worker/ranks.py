@@ -1,7 +1,4 @@
-"""Makes the other ranks follow rank 0 under torchrun or srun.
-
-Standard library only, since workers use it.
-"""
+"""Makes the other ranks follow rank 0 under torchrun or srun."""
 
 import json
 import os
@@ -14,8 +11,7 @@ from collections.abc import Iterable, Mapping, MutableMapping
 from contextlib import suppress
 from typing import NoReturn
 
-from ..process.children import command
-from ..process.exit_status import ending
+from ..process.children import command, ending
 from ..process.line_process import LineProcess
 
 DESERTED = 75  # exit code of a rank whose worker ended without telling it to end

@@ -1,7 +1,4 @@
-"""The recipe of a model variant, shared by the engine and the lab's worker.
-
-Standard library only, since the worker may run under a foreign interpreter.
-"""
+"""The recipe of a model variant, shared by the engine and the lab's worker."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

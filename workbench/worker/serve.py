@@ -1,7 +1,4 @@
-"""The request loop of a worker: one JSON line per request, with an error object for each failure.
-
-Standard library only, since it may run under a foreign interpreter.
-"""
+"""The request loop of a worker: one JSON line per request, with an error object for a failure."""
 
 import atexit
 import json
@@ -24,12 +21,6 @@ MOST_LOGGED = 1 << 20  # bytes, above which the log is emptied
 DISTRIBUTIONS = {"PIL": "pillow"}  # import name to package name, if they differ
 
 
-def _how_to_install(module: str) -> str:
-    if module in backends():
-        return import_backend(module).install
-    return f"`pip install {DISTRIBUTIONS.get(module, module)}`"
-
-
 def describe(error: BaseException) -> dict[str, Any]:
     """An exception as the protocol's error object; `fatal` ends the worker."""
     message = first_line(error)
@@ -38,8 +29,10 @@ def describe(error: BaseException) -> dict[str, Any]:
         code, message = error.code, shown(str(error), LONGEST)
         hint = error.hint and shown(error.hint, LONGEST)
     elif isinstance(error, ModuleNotFoundError):
-        code, message = "missing_package", f"{error.name} is not installed"
-        hint = _how_to_install(error.name or "")
+        code, message, name = "missing_package", f"{error.name} is not installed", error.name or ""
+        hint = f"`pip install {DISTRIBUTIONS.get(name, name)}`"
+        if name in backends():
+            hint = import_backend(name).install
     elif is_out_of_memory(error):
         code, hint = "no_memory", MEMORY_HINT
     else:
@@ -93,8 +86,7 @@ def serialise(reply: dict[str, Any]) -> bytes:
 
 
 def empty_if_long(log: int) -> None:
-    """Empty a long log, given as a file descriptor, since code that prints in each call would fill
-    the disk."""
+    """Empty a long log, a file descriptor: code that prints in each call would fill the disk."""
     if os.fstat(log).st_size > MOST_LOGGED:
         os.ftruncate(log, 0)
         os.lseek(log, 0, os.SEEK_SET)

@@ -1,7 +1,6 @@
 """Options of ONNX Runtime and OpenVINO sessions, by the threads, precision and mode of a case.
 
 Workers set them, the advisor proposes them, and the code to paste repeats them.
-Standard library only, since workers may run under a foreign interpreter.
 """
 
 from typing import Any

@@ -1,8 +1,7 @@
 """The cost of a case in a fresh process, although many cases share one worker.
 
 Only the first case of a process pays for loading kernels and for modules that a library imports
-lazily.  Preparing it a second time shows how much that was, and the amount is added to every later
-case.  Standard library only.
+lazily.  Preparing it twice shows how much that was, and the amount is added to every later case.
 """
 
 import builtins
@@ -88,23 +87,16 @@ class ColdStart:
         """
         own, first_step_s = measured.phases, measured.first_step_s
         if self._loading is None:
-            self._loading = _difference(measured, repeated)
-            own = {name: s - self._loading.phases.get(name, 0.0) for name, s in own.items()}
+            # Not compiling: its code is in a cache the second time, but no other case uses it.
+            once = {
+                name: max(0.0, spent - repeated.phases.get(name, 0.0))
+                for name, spent in own.items()
+                if name != "compile"
+            }
+            self._loading = StartUp(once, max(0.0, first_step_s - repeated.first_step_s))
+            own = {name: spent - once.get(name, 0.0) for name, spent in own.items()}
         else:
             # Not the sum, since a first step that loads kernels already includes that cost.
             first_step_s = max(first_step_s, self._loading.first_step_s)
         loading_s = own.get(LOADING, 0.0) + sum(self._loading.phases.values())
         return StartUp({**own, LOADING: loading_s}, first_step_s)
-
-
-def _difference(measured: StartUp, repeated: StartUp) -> StartUp:
-    """The part of the start-up cost that only the first preparation pays.
-
-    Compiling does not count: the second time finds the code in a cache, but no other case uses it.
-    """
-    phases = {
-        name: max(0.0, spent - repeated.phases.get(name, 0.0))
-        for name, spent in measured.phases.items()
-        if name != "compile"
-    }
-    return StartUp(phases, max(0.0, measured.first_step_s - repeated.first_step_s))

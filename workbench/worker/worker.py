@@ -1,14 +1,13 @@
 """The process that measures: one backend on one device, directed line by line.
 
-It answers every request with one JSON line and otherwise blocks on its pipe.  Standard library, the
-backend and NumPy only, since it may run under a foreign interpreter.
+It answers every request with one JSON line and otherwise blocks on its pipe.
 """
 
 import gc
 import sys
 import time
 import weakref
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -186,11 +185,9 @@ class Worker:
         self._cases += 1
         for fields in (other, case):
             wanted = Case(**fields)
-            task = import_workload(wanted.workload).prepare(wanted, Setup(seed=seed))
-            try:
+            workload = import_workload(wanted.workload)
+            with closing(workload.prepare(wanted, Setup(seed=seed))) as task:
                 steps_s.append(best_step_s(task, SMALL_PROBE_S))
-            finally:
-                task.close()
         return {"other_s": steps_s[0], "case_s": steps_s[1]}
 
     def release(self, cases: list[str]) -> dict[str, Any]:
@@ -229,8 +226,7 @@ class Worker:
     def _memory_peak(self, task: Task) -> int | None:
         """Peak bytes of the case: resident in this process on a CPU, allocated on a GPU.
 
-        On a CPU libraries keep memory of earlier cases, so only the first case of a worker has a
-        known peak.
+        On a CPU libraries keep memory of earlier cases, so only a worker's first case has a peak.
         """
         if (elsewhere := task.memory_peak_bytes()) is not None:
             return elsewhere
@@ -241,11 +237,9 @@ class Worker:
 
 def _first_step_s(task: Task) -> float:
     """Seconds of the very first step of a task, which it then closes."""
-    try:
+    with closing(task):
         task.activate()
         return time_sample(task, 1).host_s
-    finally:
-        task.close()
 
 
 def _warmed_up(task: Task, cold: StartUp | None, *, latency: bool, seconds: float) -> WarmedUp:

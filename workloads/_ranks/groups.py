@@ -20,8 +20,7 @@ from contextlib import suppress
 from typing import Any
 
 from workbench.contract import WorkloadError, kind_of
-from workbench.process.children import command
-from workbench.process.exit_status import ending
+from workbench.process.children import command, ending
 from workbench.process.line_process import LineChannel, LineProcess
 from workbench.worker.launcher import LaunchedRank, launch_of
 from workbench.worker.libraries import torch

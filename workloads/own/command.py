@@ -15,7 +15,7 @@ from typing import Any
 
 from workbench.contract import Accuracy, Case, Task, WorkloadError
 from workbench.process import children
-from workbench.process.exit_status import ending, log_tail
+from workbench.process.children import ending, log_tail
 from workbench.worker.code import ASSIGNMENT, Code, command_words, placeholders
 from workbench.worker.serve import LOG, MOST_LOGGED, empty_if_long
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from workbench.contract import WorkloadError
 from workbench.process import children
-from workbench.process.exit_status import log_tail
+from workbench.process.children import log_tail
 from workbench.text.sanitize import shown
 from workbench.worker.code import MODULES, Code
 from workbench.worker.failures import first_line

@@ -90,7 +90,7 @@ def test_a_disturbed_row_proves_nothing(disturbed: str) -> None:
 def test_a_rate_is_not_compared_with_a_latency() -> None:
     sides = side("A", {ONE: 1.0}), side("B", {ONE: 2.0})
     for each, counted in zip(sides, ("device", "host"), strict=True):
-        candidate = each.cases[ONE.id][0]
+        candidate = each.report.candidates[ONE.id]
         clocks = Clocks(counted=counted, host_s=1.0, device_s=1.0, issue_s=None)
         candidate.blocks = [msgspec.structs.replace(b, clocks=clocks) for b in candidate.blocks]
     found = only(compared(*sides, 0.05))
@@ -100,7 +100,7 @@ def test_a_rate_is_not_compared_with_a_latency() -> None:
 
 def test_grouped_steps_are_not_compared_with_single_ones_on_a_cpu_either() -> None:
     sides = side("A", {ONE: 1.0}), side("B", {ONE: 2.0})
-    sides[1].cases[ONE.id][0].objective = "latency"
+    sides[1].report.candidates[ONE.id].objective = "latency"
     found = only(compared(*sides, 0.05))
     assert found.reason and found.reason.code == "other_clock"
 
@@ -148,7 +148,7 @@ def test_a_failed_search_for_a_crossover_disturbs_no_row() -> None:
 
 def test_a_step_with_other_work_has_no_ratio() -> None:
     sides = side("A", {ONE: 1.0}), side("B", {ONE: 2.0})
-    candidate = sides[1].cases[ONE.id][0]
+    candidate = sides[1].report.candidates[ONE.id]
     candidate.work = dataclasses.replace(candidate.work, flops=2e9)
     found = only(compared(*sides, None))
     assert (found.word, found.ratio) == ("AMBIGUOUS", None)

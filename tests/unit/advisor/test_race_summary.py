@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import recorded_model
 import simulated_lab
-from builders import case, events, scenario, steady
+from builders import case, context, events, scenario, steady
 from verdicts import cut_short
 
 from workbench.advisor.race_summary import counts_text, summarise, summary_text
@@ -143,7 +143,9 @@ def test_so_does_the_document_of_a_model() -> None:
 def test_an_interruption_has_a_reason_for_measured_and_one_for_unmeasured_candidates() -> None:
     report = Report.of(e for e in events({FAST: steady(1.0, 2), SLOW: []}) if not is_an_end(e))
     report.apply(ev.RaceEnded(at_s=8.0, scenario="row", rounds=2, ended_by="cancelled"))
-    Engine(Request(), [], Control(), report, lambda _: None)._cut_short("SIGINT")
+    engine = Engine(Request(), [], Control(), report, lambda _: None)
+    engine._context = context(None, Control(), report)
+    engine._cut_short("SIGINT")
     messages = {case: candidate.reason.message for case, candidate in report.candidates.items()}
     assert messages == {
         FAST.id: "the run was cut short before its race was over",

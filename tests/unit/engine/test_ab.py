@@ -14,7 +14,7 @@ from fakes import IdleWorkload, ManualClock
 from msgspec.structs import replace
 
 from workbench.contract import Case
-from workbench.engine import ab
+from workbench.engine import ab, opening
 from workbench.engine.exit_codes import BEYOND, CUT_SHORT, FAILED, OK
 from workbench.planning.plan import RowPlan, resolve
 from workbench.planning.request import Request
@@ -111,8 +111,8 @@ def race(monkeypatch: pytest.MonkeyPatch) -> Race:
         ]
         software = SimpleNamespace(packages={})
         here = options.pop("here", machine())
-        monkeypatch.setattr(ab, "detected", lambda *_, **__: (here, software))
-        monkeypatch.setattr(ab, "Pool", world.pool)
+        monkeypatch.setattr(opening, "detected", lambda *_, **__: (here, software))
+        monkeypatch.setattr(opening, "Pool", world.pool)
         monkeypatch.setattr(ab, "row_source", lambda *_, **__: SimpleNamespace(rows=lambda: rows))
         control: Control = world.clock
         sides = options.pop("sides", (A, B))
@@ -179,8 +179,8 @@ def test_each_step_of_a_command_is_a_process_already(race: Race) -> None:
 
 def test_a_library_that_is_optional_races_where_it_is_installed(monkeypatch) -> None:
     world, software = Machine(), SimpleNamespace(packages={"xgboost": None})
-    monkeypatch.setattr(ab, "detected", lambda *_, **__: (machine(), software))
-    monkeypatch.setattr(ab, "Pool", world.pool)
+    monkeypatch.setattr(opening, "detected", lambda *_, **__: (machine(), software))
+    monkeypatch.setattr(opening, "Pool", world.pool)
     request = Request(workloads=("train_trees",), budget_s=20.0)
     run = ab.ABRun(request, (A, B), world.clock)
     (found,) = run.run(resolve(request, {}), 0.02, HEAD).results

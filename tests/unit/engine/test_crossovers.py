@@ -15,7 +15,7 @@ from workbench.planning.plan import RowPlan, planned
 from workbench.planning.request import Request
 from workbench.planning.scenario import Size
 from workbench.records import events as ev
-from workbench.records.reason import Reason, Warning
+from workbench.records.reason import Reason
 from workbench.report.report import Report
 
 CPU = Case("work", "cpu", "torch", "fp32", threads=8, batch=2)
@@ -52,7 +52,6 @@ class Bench:
     def __init__(self, step_s: StepOf, *, end_s: float = 100.0, race_s: float = 1.0, **of: object):
         self.step_s, self.race_s, self.clock = step_s, race_s, Clock()
         self.report, self.emitted, self.sizes = Report(), [], []
-        self.warnings: list[Warning] = []
         size = of.pop("size", Size("batch", 1, 512))
         self.error_of: StepOf = of.pop("error_of", lambda case: 0.0)
         self.late: StepOf = of.pop("late", lambda case: 0.0)  # 1: no turn within the budget
@@ -63,7 +62,7 @@ class Bench:
         self.race(self.row, 0.0)
         self.report.apply(ev.VerdictReached(at_s=0.0, verdict=decide(self.report, row)))
         shared = context(None, self.clock, self.report, budget_s=end_s + SLACK_S)
-        search_crossovers([self.row], shared, self.race, self.warnings.append)
+        search_crossovers([self.row], shared, self.race)
 
     def race(self, row: RowPlan, until_s: float) -> None:
         self.sizes.append(row.cases[0].batch)
@@ -124,7 +123,7 @@ def test_a_far_end_out_of_reach_is_brought_nearer() -> None:
 
 def test_a_workload_that_fails_at_a_size_costs_its_crossover_only() -> None:
     bench = Bench(at_twelve, refuses=512)
-    (warning,) = bench.warnings
+    (warning,) = bench.report.warnings
     assert warning.code == "no_crossover"
     assert "it has no such size" in warning.message
     assert bench.report.rows["row"].verdict.crossover.searched == (1, 2)

@@ -1,15 +1,22 @@
 """Joules by the counters of the processor's packages, and what counts as energy or memory."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from builders import case, report, scenario, steady
+from builders import case, context, report, scenario, steady
+from fakes import CPU_A, ManualClock
 
 from workbench.engine import blocks
-from workbench.engine.blocks import EnergyMeter
+from workbench.engine.blocks import BlockRunner, mean_power_w
+from workbench.engine.preparation import PreparedCase
 from workbench.machine.host.readings import package_energy_j
 from workbench.planning.option_fields import OF_MODELS as ASKED
+from workbench.pool.answers import Block
+from workbench.pool.pool import Answer
+from workbench.pool.worker_process import WorkerKey
 from workbench.report.candidate import ENERGY
+from workbench.report.report import Report
 from workbench.stats.objectives import OBJECTIVES
 
 
@@ -56,51 +63,55 @@ class Counter:
     def counters(self) -> list[float] | None:
         return None if self.energy_j is None else [7.0, self.energy_j]
 
-    def turn(self, meter: EnergyMeter, joules: float, seconds: float, device: str = "cpu") -> None:
-        with meter.around(device):
+    def turn(self, joules: float, seconds: float, device: str = "cpu") -> list[float]:
+        """The mean power of a block that uses so much energy, if it is known."""
+        with mean_power_w(device) as power_w:
             self.at_s += seconds
             if self.energy_j is not None:
                 self.energy_j += joules
+        return power_w
 
 
-def test_a_step_takes_its_share_of_the_mean_power(monkeypatch) -> None:
-    meter, counter = EnergyMeter(), Counter(monkeypatch)
-    counter.turn(meter, joules=20.0, seconds=2.0)  # 10 W
-    assert meter.figures([0.01, 0.02, 0.03]) == {ENERGY: pytest.approx(0.2)}
+def test_the_power_of_a_block_is_its_energy_over_its_time(monkeypatch) -> None:
+    assert Counter(monkeypatch).turn(joules=20.0, seconds=2.0) == [10.0]
+
+
+def test_a_step_takes_its_share_of_that_power(monkeypatch) -> None:
+    counter = Counter(monkeypatch)
+
+    def ask(*_: object, **__: object) -> Answer[Block]:
+        counter.turn(joules=20.0, seconds=2.0)
+        return Answer(Block([0.01, 0.02, 0.03], [], None, None, {}, False, 0.0, 0.0, 0.0), False)
+
+    shared = context(SimpleNamespace(ask=ask), ManualClock(), Report())
+    budget = SimpleNamespace(turn_s=lambda *_: 2.0, block_s=lambda *_: 2.0)
+    runner = BlockRunner(SimpleNamespace(scenario=scenario()), shared, None, budget)
+    found = runner._ask_block(PreparedCase(CPU_A, WorkerKey("cpu", "torch")), [])
+    assert found.figures == {ENERGY: pytest.approx(0.2)}
 
 
 @pytest.mark.parametrize("joules", [0.0, -99.0])
 def test_a_counter_that_wrapped_around_or_stood_still_tells_nothing(monkeypatch, joules) -> None:
-    meter, counter = EnergyMeter(), Counter(monkeypatch)
-    counter.turn(meter, joules=5.0, seconds=1.0)
-    counter.turn(meter, joules=joules, seconds=1.0)
-    assert meter.figures([0.01]) == {}  # not the figures of the block before
+    assert Counter(monkeypatch).turn(joules=joules, seconds=1.0) == []
 
 
 def test_a_block_in_which_a_counter_may_have_begun_anew_tells_nothing(monkeypatch) -> None:
-    meter, counter = EnergyMeter(), Counter(monkeypatch)
-    counter.turn(meter, joules=4500.0, seconds=150.0)  # 70 kJ, of which 65.5 kJ are lost
-    assert meter.figures([150.0]) == {}
+    counter = Counter(monkeypatch)
+    assert counter.turn(joules=4500.0, seconds=150.0) == []  # 70 kJ, of which 65.5 kJ are lost
 
 
 def test_of_a_gpu_the_packages_know_nothing(monkeypatch) -> None:
-    meter, counter = EnergyMeter(), Counter(monkeypatch)
-    counter.turn(meter, joules=5.0, seconds=1.0)
-    counter.turn(meter, joules=5.0, seconds=1.0, device="cuda:0")
-    assert meter.figures([0.01]) == {}
+    assert Counter(monkeypatch).turn(joules=5.0, seconds=1.0, device="cuda:0") == []
 
 
 def test_without_a_counter_there_is_no_figure(monkeypatch) -> None:
-    meter, counter = EnergyMeter(), Counter(monkeypatch, energy_j=None)
-    counter.turn(meter, joules=0.0, seconds=1.0)
-    assert meter.figures([0.01]) == {}
+    assert Counter(monkeypatch, energy_j=None).turn(joules=0.0, seconds=1.0) == []
 
 
 def test_what_goes_wrong_in_a_block_passes_through(monkeypatch) -> None:
-    meter, _ = EnergyMeter(), Counter(monkeypatch)
-    with pytest.raises(KeyError), meter.around("cpu"):
+    Counter(monkeypatch)
+    with pytest.raises(KeyError), mean_power_w("cpu"):
         raise KeyError
-    assert meter.figures([0.01]) == {}
 
 
 def test_what_a_user_may_ask_for_can_be_counted() -> None:

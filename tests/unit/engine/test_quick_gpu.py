@@ -8,7 +8,7 @@ import machines
 import simulated_run
 from builders import case
 
-from workbench.engine.entry import by_promise
+from workbench.engine.schedule import by_promise
 from workbench.planning.request import TABLE_QUICK_BUDGET_S, Request
 from workbench.pool.worker_process import WorkerKey
 from workbench.records import events as ev

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from workbench.engine.trace import GAP_US, TraceFile
+from workbench.engine.profiling import GAP_US, TraceFile
 from workbench.files import write
 from workbench.files.write import Target
 from workbench.planning.request import Request

@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from msgspec.structs import replace
 from trees import written
 
-from workbench.engine.workers import settings_of
+from workbench.engine.opening import settings_of
 from workbench.export.view.machine import gpu
 from workbench.machine.nvidia import gpus
 from workbench.machine.nvidia.gpus import as_cpulist, placed

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from builders import machine
 
-from workbench.engine.workers import settings_of
+from workbench.engine.opening import settings_of
 from workbench.planning.request import Request
 from workbench.pool import worker_process
 from workbench.pool.worker_process import WorkerKey, WorkerSettings

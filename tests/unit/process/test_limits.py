@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.process.limits import limit
+from workbench.process.children import limit
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits are Linux's")
 

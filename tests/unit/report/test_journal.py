@@ -116,7 +116,6 @@ def test_an_event_can_be_read_as_soon_as_it_is_appended(state: Path) -> None:
 def test_a_full_disk_costs_the_journal_and_nothing_else(state, monkeypatch, before) -> None:
     forwarded: list[ev.AnyEvent] = []
     stream = EventStream(Control(), Report(), forwarded.append)
-    assert stream.open_journal("short") is None
     for event in RUN[:before]:
         stream.emit(event)
     room = [10]  # bytes
@@ -134,7 +133,7 @@ def test_a_full_disk_costs_the_journal_and_nothing_else(state, monkeypatch, befo
     warned = forwarded.pop(before + 1)
     assert forwarded == RUN[: before + 2]
     assert warned.warning.code == "no_journal"
-    assert warned.warning.message.endswith("/short.jsonl: No space left on device")
+    assert warned.warning.message.endswith(f"/{RUN[0].id}.jsonl: No space left on device")
     kept = [journal.read(file) for file in state.glob("*")]
     assert kept == ([RUN[:before]] if before else [])
 

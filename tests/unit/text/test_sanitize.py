@@ -7,7 +7,7 @@ import pytest
 
 from workbench.cli.main import LONGEST, fail
 from workbench.contract import WorkloadError
-from workbench.process.exit_status import ending
+from workbench.process.children import ending
 from workbench.text.output import say
 from workbench.text.sanitize import clean, shown
 from workbench.worker.failures import first_line

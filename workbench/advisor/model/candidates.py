@@ -236,20 +236,14 @@ def _promising(space: SearchSpace, left_out: dict[str, str]) -> list[Recipe]:
     if space.facts.step_s < SLOW_S:
         found.append(dynamic)
     elif _takes(space, dynamic):
-        left_out["int8-dynamic"] = (
-            "ONNX Runtime does not optimise ConvInteger, which its convolutions would use; "
-            "--thorough measures it"
-        )
+        why = "ONNX Runtime does not optimise ConvInteger, which its convolutions would use"
+        left_out["int8-dynamic"] = f"{why}; --thorough measures it"
     if _takes(space, static):
         if static.activations == "u8":
-            left_out["int8-static-s8s8"] = (
-                "on x86 ONNX Runtime computes most signed activations as unsigned or in FP32; "
-                "--thorough measures it"
-            )
-        left_out["other calibrations"] = (
-            "percentile and entropy ranges help with outliers in real inputs; "
-            "--thorough measures them"
-        )
+            why = "on x86 ONNX Runtime computes most signed activations as unsigned or in FP32"
+            left_out["int8-static-s8s8"] = f"{why}; --thorough measures it"
+        why = "percentile and entropy ranges help with outliers in real inputs"
+        left_out["other calibrations"] = f"{why}; --thorough measures them"
     return found
 
 

@@ -15,8 +15,6 @@ from ...report.candidate import Candidate, candidate_name
 from ...report.report import Report
 from ...stats.objectives import UNTIMED
 from ...text import units
-from ...text.units import times
-from ..comparison import better, worse
 from ..ranking import gain_over, gain_text
 
 CONVERSIONS = "quantise, dequantise"
@@ -110,18 +108,11 @@ def _headline(candidate: Candidate, given: Candidate) -> str:
     gained = gain_over(given, candidate)
     if gained is None:
         return f"{name} cannot be compared with {other}: no {candidate.objective} was measured."
-    factor, ratio, least = gained
+    ratio = gained.ratio
     if ratio is not None and ratio.low <= 1 <= ratio.high:
         apart = units.apart(ratio.value, ratio.interval)
         return f"{name} and {other} cannot be distinguished: {apart}."
-    if ratio is not None and ratio.low > 1 and least is not None:
-        return f"{name} is {gain_text(gained, candidate.objective, other)}."
-    word = (better if factor > 1 else worse)(candidate.objective)
-    if ratio is None:
-        few = "after one or two rounds only"
-        return f"{name} is {units.lead(factor)} {word} than {other}, {few}."
-    lead = ratio if factor > 1 else ratio.inverse()
-    return f"{name} is {times(lead.value, lead.interval)} {word} than {other}."
+    return f"{name} is {gain_text(gained, candidate.objective, other)}."
 
 
 def _too_far_off(candidate: Candidate, facts: ModelFacts) -> Iterator[str]:
@@ -133,20 +124,16 @@ def _too_far_off(candidate: Candidate, facts: ModelFacts) -> Iterator[str]:
     what = "error" if accuracy.metric == "relative_error" else "disagreement"
     bound = accuracy.error_bound
     unseen = "" if bound is None else f", up to {units.share(bound)} on unseen inputs,"
-    yield (
-        f"Its {what} of {units.share(accuracy.value)}{where}{unseen} exceeds the limit of "
-        f"{units.share(limit)}: it cannot be recommended."
-    )
+    found = f"Its {what} of {units.share(accuracy.value)}{where}{unseen}"
+    yield f"{found} exceeds the limit of {units.share(limit)}: it cannot be recommended."
 
 
 def _losses(mine: KernelTimes, other: KernelTimes, cpu: Cpu) -> Iterator[str]:
     is_slow_conv = mine.share("ConvInteger") > NOTABLE
     if is_slow_conv:
-        mine_s, other_s = mine.by_kernel["ConvInteger"], other.by_operator.get("Conv", 0.0)
-        yield (
-            f"ConvInteger takes {mine.share('ConvInteger'):.0%} of its kernel time: "
-            f"{units.duration(mine_s)} a run, FP32 convolutions {units.duration(other_s)}."
-        )
+        share, took = mine.share("ConvInteger"), units.duration(mine.by_kernel["ConvInteger"])
+        fp32 = f"FP32 convolutions {units.duration(other.by_operator.get('Conv', 0.0))}"
+        yield f"ConvInteger takes {share:.0%} of its kernel time: {took} a run, {fp32}."
         yield "ONNX Runtime has no fast kernel for ConvInteger; static quantisation avoids it."
     missing = lacking("int8", cpu)
     if missing is not None:
@@ -155,17 +142,13 @@ def _losses(mine: KernelTimes, other: KernelTimes, cpu: Cpu) -> Iterator[str]:
         took_s = mine.by_operator[CONVERSIONS]
         is_loss = took_s > other.products_s - mine.products_s
         more = ", more than its products save" if is_loss else ""
-        yield (
-            f"Quantising and dequantising takes {mine.share(CONVERSIONS):.0%} of its kernel time "
-            f"({units.duration(took_s)} a run){more}."
-        )
+        share, took = mine.share(CONVERSIONS), f"({units.duration(took_s)} a run)"
+        yield f"Quantising and dequantising takes {share:.0%} of its kernel time {took}{more}."
     for name in ("MatMul",) if is_slow_conv else ("Conv", "MatMul"):
         mine_s, other_s = mine.by_operator.get(name, 0.0), other.by_operator.get(name, 0.0)
         if mine_s - other_s > NOTABLE * mine.run_s:
-            yield (
-                f"{name} takes {units.duration(mine_s)} in INT8 and "
-                f"{units.duration(other_s)} in FP32: its sizes do not suit the integer kernels."
-            )
+            took = f"{units.duration(mine_s)} in INT8 and {units.duration(other_s)} in FP32"
+            yield f"{name} takes {took}: its sizes do not suit the integer kernels."
     yield from _idle(mine)
 
 
@@ -173,10 +156,8 @@ def _gains(mine: KernelTimes, other: KernelTimes) -> Iterator[str]:
     for name in PRODUCTS:
         mine_s, other_s = mine.by_operator.get(name, 0.0), other.by_operator.get(name, 0.0)
         if mine_s and other_s - mine_s > NOTABLE * other.run_s:
-            yield (
-                f"{name} takes {units.duration(mine_s)} a run instead of "
-                f"{units.duration(other_s)} ({units.ratio(other_s / mine_s)} faster)."
-            )
+            took = f"{units.duration(mine_s)} a run instead of {units.duration(other_s)}"
+            yield f"{name} takes {took} ({units.ratio(other_s / mine_s)} faster)."
     if mine.share(CONVERSIONS) > NOTABLE:
         share = mine.share(CONVERSIONS)
         yield f"Quantising and dequantising takes {share:.0%} of the remaining time."
@@ -218,11 +199,9 @@ def _limits(candidate: Candidate, facts: ModelFacts, report: Report) -> Iterator
     if ceiling and products_s > NOTABLE * profile.run_s:
         rate = weights_bytes / products_s
         if NEAR_MEMORY <= rate / ceiling <= 1 / NEAR_MEMORY:
-            yield (
-                f"Its products read {units.size(weights_bytes)} of weights a run at "
-                f"{units.rate(rate, 'B/s')}, {rate / ceiling:.0%} of the memory bandwidth. "
-                "Memory limits it; smaller weights would help."
-            )
+            reached = f"{units.rate(rate, 'B/s')}, {rate / ceiling:.0%} of the memory bandwidth"
+            read = f"Its products read {units.size(weights_bytes)} of weights a run at {reached}"
+            yield f"{read}. Memory limits it; smaller weights would help."
     yield from _idle(profile)
 
 

@@ -105,9 +105,6 @@ def ranked_candidates(report: Report) -> list[RankedCandidate]:
     return found
 
 
-# ---------------------------------------------------------- what to ship
-
-
 def recommendation(report: Report) -> list[str]:
     """The variant to ship, its gain and any tie, or why there is no recommendation."""
     row, model = report.subject_row, report.model
@@ -167,10 +164,8 @@ def _refuted(pick: Candidate, row: Row, facts: ModelFacts) -> Iterator[str]:
         if gained is not None and gained.least is None and gained.factor > 1 + TOLERANCE:
             found.setdefault(candidate.case.variant, error_text(accuracy.worst))
     for variant, bound in found.items():
-        yield (
-            f"{variant} looked better and kept the limit on the selection inputs. On the held-out"
-            f" inputs its error may reach {bound}, which exceeds it."
-        )
+        kept = f"{variant} looked better and kept the limit on the selection inputs"
+        yield f"{kept}. On the held-out inputs its error may reach {bound}, which exceeds it."
 
 
 def compared(report: Report, case: str | None = None) -> Explanation | None:

@@ -41,23 +41,14 @@ def ranked_candidates(report: Report, row: Row) -> list[RankedCandidate]:
     code = report.code
     if code is None or not row.candidates:
         return []
-    given = as_written(row, code)
-    return [
-        RankedCandidate.of(
-            c, row, given, _above(c), variant=candidate_name(c.case), given=c is given
-        )
-        for c in in_order(row)
-    ]
-
-
-def _above(candidate: Candidate) -> str:
-    accuracy = candidate.accuracy
-    if accuracy is None or accuracy.value <= accuracy.limit:
-        return ""
-    return f"above the limit of {error_text(accuracy.limit)}"
-
-
-# ------------------------------------------------------------- what to do
+    given, found = as_written(row, code), []
+    for candidate in in_order(row):
+        accuracy, above = candidate.accuracy, ""
+        if accuracy is not None and accuracy.value > accuracy.limit:
+            above = f"above the limit of {error_text(accuracy.limit)}"
+        shown = {"variant": candidate_name(candidate.case), "given": candidate is given}
+        found.append(RankedCandidate.of(candidate, row, given, above, **shown))
+    return found
 
 
 def recommendation(report: Report) -> list[str]:
@@ -155,9 +146,6 @@ def _ways(case: Case, own: str) -> list[str]:
     return parts + settings_in_words(case)
 
 
-# ------------------------------------------------------- parts of the advice
-
-
 def flips(report: Report, *, trains: bool = False) -> list[str]:
     """Whether the first pick stays the best at other batches; of a training, the fastest batch."""
     known = [(row, pick) for row in report.subject_rows if (pick := row.picked) is not None]
@@ -233,8 +221,6 @@ def share_sentence(name: str, share: float, gain: float) -> str:
 
     Source: Amdahl, AFIPS Spring Joint Computer Conference 1967, pp. 483-485.
     """
-    whole = 1 / (1 - share + share / gain)
-    return (
-        f"{name} takes {units.percent(share)} of the script's time: {units.lead(gain)} faster "
-        f"there makes the script {units.lead(whole)} faster."
-    )
+    whole = units.lead(1 / (1 - share + share / gain))
+    taken = f"{name} takes {units.percent(share)} of the script's time"
+    return f"{taken}: {units.lead(gain)} faster there makes the script {whole} faster."

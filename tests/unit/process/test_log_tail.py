@@ -3,7 +3,7 @@
 import os
 import tempfile
 
-from workbench.process.exit_status import LOG_TAIL_BYTES, log_tail
+from workbench.process.children import LOG_TAIL_BYTES, log_tail
 
 
 def test_reading_a_log_leaves_its_writers_position_alone() -> None:
