@@ -86,7 +86,7 @@ def _trained(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
 
 
 def _called(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
-    if one.was_training:
+    if one.was_training and not code.is_script:  # the calls of a script have notes of their own
         notes.append("it was in training mode; its inference is measured in evaluation mode")
     batch = one.own_batch
     example = one.example(batch)
