@@ -240,6 +240,9 @@ def test_archives_that_cannot_be_used(net_pt2: Path, tmp_path: Path) -> None:
     assert refusal(tmp_path / "none.pt2").code == "bad_input"
     (tmp_path / "text.pt2").write_text("hello")
     assert "not an archive of torch.export" in str(refusal(tmp_path / "text.pt2"))
+    torch.save(nn.Linear(3, 2), tmp_path / "saved.pt2")
+    saved = refusal(tmp_path / "saved.pt2")
+    assert "is a file of torch.save" in str(saved) and "rename it to .pt" in str(saved.hint)
     other = changed(net_pt2, tmp_path / "newer.pt2", "models/model.json", newer)
     assert "--python that wrote it" in str(refusal(other).hint)
     bare = changed(net_pt2, tmp_path / "bare.pt2", "sample_inputs/model.pt", lambda _: b"")
