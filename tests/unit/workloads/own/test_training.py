@@ -112,6 +112,13 @@ def test_inputs_that_a_call_changes_are_fresh_in_each_step(tmp_path: Path) -> No
     assert torch.equal(one.args[0], torch.ones(BATCH, 3))
 
 
+def test_an_input_that_comes_twice_stays_one(tmp_path: Path) -> None:
+    rows = torch.ones(BATCH, 3)
+    one = Stub(nn.Bilinear(3, 3, 1), rows, rows, loss=lambda output: output.mean())
+    first, second = task_of(one, tmp_path)._moved(one.example(None)).args
+    assert first is second and first is not rows
+
+
 def test_a_module_in_evaluation_mode_is_trained_in_training_mode(tmp_path: Path) -> None:
     one = dropped()
     one.module.eval()
