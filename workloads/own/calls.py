@@ -7,6 +7,7 @@ forward hooks after a BaseException such as TimeUp.
 
 import copy
 import functools
+import gc
 import inspect
 import re
 import signal
@@ -92,7 +93,7 @@ class Run:
     threads: int | None = None  # number that it set for torch
     dtype: str | None = None  # the default type that it set for torch: "float64"
     lingers: bool = False  # its threads still run
-    optimizers: list[Any] = field(default_factory=list)  # those that have made a step
+    optimizers: list[Any] = field(default_factory=list)  # those that made a step, or exist if cut
     _thread: threading.local = field(default_factory=threading.local)
 
     @contextmanager
@@ -152,6 +153,9 @@ class Run:
             self.optimizers.append(optimizer)
 
     def _stop(self, *_: object) -> None:
+        if not self.cut:  # a call that compiles may be cut before the first step of an optimizer
+            made = (x for x in gc.get_objects() if issubclass(type(x), torch.optim.Optimizer))
+            self.optimizers += [x for x in made if x not in self.optimizers]
         self.cut = True
         raise TimeUp
 
