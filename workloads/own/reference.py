@@ -112,7 +112,8 @@ def arrays(output: Any) -> dict[str, Array]:
     """The tensors of an output as NumPy arrays on the host, by path (`as_array`)."""
     found = {path: as_array(tensor) for path, tensor in tensors(output).items()}
     if not found:
-        text = f"its output ({type(output).__name__}) holds no tensors, so nothing can be checked"
+        kind = type(output).__name__  # other objects may hold some in their attributes
+        text = f"no tensors were found in its output ({kind}), so nothing can be checked"
         raise unusable(text, "return tensors, or lists, dictionaries or dataclasses of them")
     return found
 

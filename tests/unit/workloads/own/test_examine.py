@@ -180,7 +180,7 @@ def test_float64_takes_far_longer_on_most_gpus(monkeypatch, home, capability, af
     ("name", "code_word", "says"),
     [
         ("not_a_number", "bad_input", "NaN"),
-        ("text_only", "bad_input", r"its output \(str\) holds no tensors"),
+        ("text_only", "bad_input", r"no tensors were found in its output \(str\)"),
         ("asks_for_cuda", "needs_gpu", "modules:asks_for_cuda cannot run on the CPU: (?!modules)"),
         ("without_inputs", "bad_input", "gives no inputs to call its module with"),
         ("without_rows", "bad_input", "the inputs of modules:without_rows hold no values"),
