@@ -91,7 +91,7 @@ def _called(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
     batch = one.own_batch
     example = one.example(batch)
     facts = {**_inputs(example), **_behaviour(one, example, notes)}
-    resizes = batch is not None and _resizes(one, example, batch, facts["guard"])
+    resizes = batch is not None and _resizes(one, example, batch, facts)
     if resizes is None and not one.is_graph and code.batch != batch:  # unless --batch says so
         batch = None  # such as images in a list, whose first axis is the colours
     facts |= {"batch": batch, "checks": one.part("check") is not None}
@@ -205,10 +205,12 @@ def _differ(answers: list[Any], others: list[Any]) -> bool:
         return True
 
 
-def _resizes(one: Subject, example: Example, batch: int, within: str) -> bool | None:
+def _resizes(one: Subject, example: Example, batch: int, facts: dict[str, Any]) -> bool | None:
     """Whether a batch of twice the size works, and its last rows give the same results alone: its
     first rows would do so along the sequence of a causal module, too.  If that raises, the batch is
-    compared with half of it.  None if that raises as well."""
+    compared with half of it.  None if that raises as well, or if a state passes from row to row, as
+    along a sequence, and --batch does not name the first axis."""
+    within = facts["guard"]
     if one.takes_batch:
         with suppress(Exception):  # its forward may name its own batch
             call(one.copy(), one.example(1 if batch > 1 else 2), within=within)
@@ -223,7 +225,8 @@ def _resizes(one: Subject, example: Example, batch: int, within: str) -> bool | 
             if not rows or any(large[name].shape[:1] != (2 * size,) for name in rows):
                 return False
             halves = [large[name][size:] for name in rows]
-            return max(errors(halves, [small[name] for name in rows])) <= ROWS_ALIKE
+            alike = max(errors(halves, [small[name] for name in rows])) <= ROWS_ALIKE
+            return None if facts["stateful"] and not (alike or one.code.batch) else alike
     return None
 
 

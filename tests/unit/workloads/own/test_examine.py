@@ -121,6 +121,13 @@ def test_images_in_a_list_are_no_batch_of_colours(examined) -> None:
     assert examined("maps")[1]["batch"] == 2, "the first axis of maps in a list is one"
 
 
+def test_a_sequence_whose_state_goes_on_is_no_batch(examined) -> None:
+    for asked, batch in ((None, None), (5, 5)):
+        _, facts = examined("scanning", "states", batch=asked)
+        assert facts["stateful"] and not facts["resizable"]
+        assert facts["batch"] == batch
+
+
 def test_a_module_that_fixes_its_batch_runs_at_that_one(examined) -> None:
     for asked, batch in ((None, None), (2, 2), (4, None)):
         _, facts = examined("fixed", batch=asked)
