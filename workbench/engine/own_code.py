@@ -126,6 +126,9 @@ class OwnCode:
             if Path(self._code.folder, IMPORTING).exists():
                 text, hint = f"import of {self._code.target.partition(':')[0]}: {text}", IMPORTS
             reason = msgspec.structs.replace(reason, message=text, hint=hint)
+        if reason.code == "worker_died":
+            text = f"{self._code.name}: {reason.message}"
+            reason = msgspec.structs.replace(reason, message=text)
         return replace(self.plan, cases=[case], refused=reason)
 
     def _planned(self, space: Space, load_s: float) -> list[RowPlan]:

@@ -89,12 +89,13 @@ def test_a_wrong_name_is_a_usage_error() -> None:
         raced(failures={"examine": misnamed})
 
 
-@pytest.mark.parametrize("reason", [RAISED, DIED])
-def test_code_that_fails_is_data_and_fails_the_run(reason: Reason) -> None:
+@pytest.mark.parametrize(("reason", "named"), [(RAISED, ""), (DIED, "shop.model:build: ")])
+def test_code_that_fails_is_data_and_fails_the_run(reason: Reason, named: str) -> None:
     report = Report.of(raced(failures={"examine": reason}))
     (candidate,) = report.rows["own"].candidates
     assert candidate.state == "failed"
-    assert (candidate.reason.message, candidate.reason.hint) == (reason.message, reason.hint)
+    assert candidate.reason.message == f"{named}{reason.message}"
+    assert candidate.reason.hint == reason.hint
     assert report.finished.exit_code == 1
     assert report.code is None
 
