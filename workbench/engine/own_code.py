@@ -123,6 +123,8 @@ class OwnCode:
             text, hint = reason.message, SLOW if self._code.is_script else HANGS
             if Path(self._code.folder, MODULES).exists():  # the script itself is cut in time
                 text = f"the calls that examine its module: {text}"
+            elif self._code.is_script:
+                text, hint = f"the script did not stop when it had to: {text}", CATCHES
             if Path(self._code.folder, IMPORTING).exists():
                 text, hint = f"import of {self._code.target.partition(':')[0]}: {text}", IMPORTS
             reason = msgspec.structs.replace(reason, message=text, hint=hint)
