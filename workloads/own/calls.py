@@ -13,6 +13,7 @@ import re
 import signal
 import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -44,8 +45,12 @@ class Called:
     transformed: bool = False  # called by a function of torch.func, such as vmap
     example: Example | None = None  # inputs of the most frequent shapes; of the larger if equal
     counts: Counter[str] = field(default_factory=Counter)  # calls by shapes
+    loss: Any = None  # the loss of torch that got its output, and the target then
+    target: Any = None
     _circumstances: Counter[str] = field(default_factory=Counter)  # calls, as "in training mode"
     _kept: str = ""  # shapes of the example
+    _latest: str = ""  # shapes of the latest call
+    _judged: str = ""  # shapes of the call that had this target
 
     @property
     def shapes(self) -> list[str]:
@@ -69,11 +74,22 @@ class Called:
             self.transformed = True
             return
         self._circumstances.update(circumstances(called, self._modal))
-        shapes = _shapes(example)
+        self._latest = shapes = _shapes(example)
         self.counts[shapes] += 1
         ahead = self.counts[shapes] - self.counts[self._kept]
         if ahead > 0 or (ahead == 0 and shapes != self._kept and self._is_larger(example)):
             self.example, self._kept = _copied(example), shapes
+
+    def judge(self, loss: Any, target: Any) -> None:
+        """Keep the loss of the latest output, and the target if it is one for the example."""
+        if self._latest == self._kept != self._judged:
+            self.loss, self._judged = loss, self._kept
+            self.target = target.detach().to("cpu", copy=True)
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether loss and target are known."""
+        return self.loss is not None and self._judged == self._kept
 
     def _is_larger(self, example: Example) -> bool:
         """Whether it has at least twice the values of the kept example: growing inputs would
@@ -137,11 +153,16 @@ class Run:
             signal.signal(signal.SIGALRM, handler)
 
     def trains(self, called: Called) -> bool:
-        """Whether an optimizer has changed the module, or a backward pass has left gradients."""
-        groups = (group for each in self.optimizers for group in each.param_groups)
-        changed = {id(weight) for group in groups for weight in group["params"]}
-        weights = called.module.parameters()
-        return called.has_gradients or any(id(each) in changed for each in weights)
+        """Whether it has an optimizer, or a backward pass has left gradients."""
+        return called.has_gradients or self.optimizer_of(called) is not None
+
+    def optimizer_of(self, called: Called) -> Any:
+        """The latest optimizer of its weights; None without one."""
+        own = {id(weight) for weight in called.module.parameters()}
+        for each in reversed(self.optimizers):
+            if any(id(weight) in own for group in each.param_groups for weight in group["params"]):
+                return each
+        return None
 
     def _note_gradients(self) -> None:
         for each in self.modules:
@@ -178,12 +199,24 @@ class Run:
             ready = time.perf_counter()
             self.seconds -= ready - began
             try:
-                return original(module, *example.args, **example.kwargs)
+                result = original(module, *example.args, **example.kwargs)
             finally:
                 _synchronize()
                 called.seconds += time.perf_counter() - ready
+            with suppress(Exception):  # results that are no tensors
+                self._note_loss(called, example, result)
+            return result
         finally:
             self._thread.inside = False
+
+    def _note_loss(self, called: Called, example: Example, result: Any) -> None:
+        """Note whether a loss of torch gets the very output of the module called before it."""
+        if not type(called.module).__module__.startswith("torch.nn.modules.loss"):
+            self._thread.before = called, weakref.ref(result)
+            return
+        (before, output), (given, target) = self._thread.before, example.args
+        if given is output():
+            before.judge(called.module, target)
 
     def _record(self, module: Any) -> Called:
         """The record of a module; beyond INSTANCES, the first one of its class."""

@@ -30,7 +30,7 @@ DEFAULT_BATCH = 32  # samples from a data set, where no batch is named
 LOADING = {"batch_size": 1, "num_workers": 0, "pin_memory": False}
 IN_LOADER = "in DataLoader worker process"  # torch/_utils.py, ExceptionWrapper
 NO_BUILDER = (
-    "--train sees no loss of a script or archive: name a builder, package.module:build,"
+    "--train finds no loss in this script or archive: name a builder, package.module:build,"
     " with loss(output, batch) next to it"
 )
 TAKE_TARGET = "let it take what the module returns and the whole batch, whose target is batch[1]"
@@ -174,7 +174,7 @@ class TrainingParts:
         raise self._no_loss(f"its loss takes a target, and a batch is a {type(given).__name__}")
 
     def _no_loss(self, text: str, hint: str = "") -> WorkloadError:
-        if self.one.namespace is None:
+        if self.one.code.is_script or self.one.namespace is None:
             return unusable(text, NO_BUILDER)
         if self.loss is None and hasattr(self.one.module, "training_step"):
             return unusable(text, WRAP_STEP)

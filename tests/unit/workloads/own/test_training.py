@@ -12,6 +12,7 @@ from own_training import (
     BATCH,
     Numbers,
     Stub,
+    code_in,
     convolved,
     dropped,
     examined,
@@ -22,7 +23,10 @@ from own_training import (
 from torch import nn
 
 from workbench.contract import kind_of
-from workloads.own import training
+from workloads.own import script, training
+from workloads.own.calls import Run
+from workloads.own.subject import Subject
+from workloads.own.training_parts import TrainingParts
 
 
 @pytest.mark.parametrize("make", [dropped, convolved])
@@ -260,3 +264,37 @@ def test_what_a_step_draws_counts_as_the_error_of_eager_itself(tmp_path: Path) -
     found = task_of(one, tmp_path).check()
     assert found.metric == "none"
     assert "eager differs from itself" in found.reference
+
+
+def test_a_script_hands_over_its_loss_its_optimizer_and_a_target(tmp_path: Path) -> None:
+    net, judge, target = nn.Linear(3, 2), nn.CrossEntropyLoss(), torch.tensor([0, 1, 0])
+    groups = [{"params": [net.weight]}, {"params": [net.bias], "lr": 0.1}]
+    optimizer = torch.optim.SGD(groups, lr=0.5, momentum=0.9)
+    ran = Run()
+    with ran.watched(60.0):
+        for _ in range(2):
+            judge(net(torch.ones(3, 3)), target).backward()
+            optimizer.step()
+    code = replace(code_in(tmp_path), target="train.py")
+    assert script.hand_over(script.choose(ran), ran, code) is None
+    one = Subject(code, *script.received(code))
+    facts = training.examine(code, one)
+    assert facts["loss"] == "output, batch[-1]"
+    assert training.ONE_GROUP in facts["notes"]
+    assert not any("optimizer of a script" in note for note in facts["notes"])
+    assert TrainingParts(one).optimiser(one.module).defaults["momentum"] == 0.9
+    assert torch.equal(one.example(None).args[1], target)
+    kept = next(one.found("optimizer"))
+    assert not kept.state and not any(group["params"] for group in kept.param_groups)
+
+
+def test_only_a_loss_that_gets_the_output_itself_is_known() -> None:
+    net, judge, target = nn.Linear(3, 2), nn.CrossEntropyLoss(), torch.tensor([0, 1])
+    ran = Run()
+    with ran.watched(60.0):
+        judge(net(torch.ones(2, 3)).relu(), target)
+        net(torch.ones(4, 3))
+        judge(net(torch.ones(2, 3)), target)
+        net(torch.ones(4, 3))
+        net(torch.ones(4, 3))
+    assert not ran.modules[0].is_judged, "its most frequent inputs have no target"
