@@ -175,8 +175,9 @@ class Run:
 
     def _stop(self, *_: object) -> None:
         if not self.cut:  # a call that compiles may be cut before the first step of an optimizer
-            made = (x for x in gc.get_objects() if issubclass(type(x), torch.optim.Optimizer))
-            self.optimizers[:0] = [x for x in made if x not in self.optimizers]
+            kind = torch.optim.Optimizer
+            made = [each for each in gc.get_objects() if issubclass(type(each), kind)]
+            self.optimizers[:0] = [each for each in made if each not in self.optimizers]
         self.cut = True
         raise TimeUp
 
