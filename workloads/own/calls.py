@@ -26,6 +26,7 @@ from .tree import Example, is_compiled, tensors, unwrapped, without_parallel
 
 INSTANCES = 8  # with records of their own, per class; a program may make one for every call
 SHAPES = 5  # most that are listed
+ENOUGH = 10  # calls of a trained module, after which half of the program's time is enough
 AGAIN_S = 1.0  # a program that swallows TimeUp gets another after this time
 
 
@@ -101,6 +102,8 @@ class Called:
 class Run:
     """A program's run: the modules that it calls, its settings, and how it ended."""
 
+    wanted: str = ""  # name of the module that is to race; empty: any
+    limit_s: float = 0.0  # time after which it is cut
     modules: list[Called] = field(default_factory=list)  # in the order of their first calls
     seconds: float = 0.0  # until it ended or was cut, without the time for watching it
     cut: bool = False  # time was up
@@ -114,7 +117,8 @@ class Run:
 
     @contextmanager
     def watched(self, seconds: float) -> Iterator[None]:
-        """Watch the program in the block, in the main thread; TimeUp ends it after `seconds`."""
+        """Watch the program in the block, in the main thread; TimeUp ends it after `seconds`, or
+        after half of them if it trains: later steps are like earlier ones."""
         import torch._dynamo  # first, since it remembers the `__call__` that it finds
         from torch.optim.optimizer import register_optimizer_step_pre_hook
 
@@ -135,13 +139,22 @@ class Run:
                 self._note_gradients()  # before the next step clears them
                 self.seconds -= time.perf_counter() - ended
 
-        handler = signal.signal(signal.SIGALRM, self._stop)
+        def halfway(*_: object) -> None:
+            found = (each for each in self.modules if self.wanted in ("", each.name))
+            if any(each.calls >= ENOUGH and self.trains(each) for each in found):
+                self._stop()
+            self.limit_s = seconds
+            signal.signal(signal.SIGALRM, self._stop)
+            signal.setitimer(signal.ITIMER_REAL, seconds / 2, AGAIN_S)
+
+        self.limit_s = seconds / 2
+        handler = signal.signal(signal.SIGALRM, halfway)
         hook = register_optimizer_step_pre_hook(self._note_step)
         torch.nn.Module.__call__, torch.autograd.backward = call, back
         began = time.perf_counter()
         try:
             with suppress(TimeUp):
-                signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN_S)
+                signal.setitimer(signal.ITIMER_REAL, seconds / 2, AGAIN_S)
                 yield
                 signal.setitimer(signal.ITIMER_REAL, 0)  # a last TimeUp may come just before
         finally:

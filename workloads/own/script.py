@@ -93,9 +93,9 @@ def run(code: Code) -> Run:
     WorkloadError: `user_code` or `missing_package` if it failed before it called a module,
     `bad_input` if it called none.
     """
-    name = code.target.partition("::")[0]
+    name, _, wanted = code.target.partition("::")
     script, settings = Path(code.directory, name), _settings()
-    path, alive, ran, failure = list(sys.path), threading.enumerate(), Run(), None
+    path, alive, ran, failure = list(sys.path), threading.enumerate(), Run(wanted), None
     others = set(children.offspring(os.getpid()))
     flush_at_exit()
     with ran.watched(code.seconds):
@@ -127,7 +127,7 @@ def run(code: Code) -> Run:
     if failure:
         ran.notes.append(f"the script {failure}")
     if ran.cut:
-        ran.notes.append(f"the script was cut after {code.seconds:.3g} s")
+        ran.notes.append(f"the script was cut after {ran.limit_s:.3g} s")
     if (left := _threads_left() - len(alive)) > 0:
         ran.lingers = True
         ran.notes.append(f"the script left {left} {'threads' if left > 1 else 'thread'} running")

@@ -1,5 +1,6 @@
 """Training of a user's module: what the user's functions mean, the step, its data, its check."""
 
+import signal
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from torch import nn
 
 from workbench.contract import kind_of
 from workloads.own import script, training
-from workloads.own.calls import Run
+from workloads.own.calls import ENOUGH, Run
 from workloads.own.subject import Subject
 from workloads.own.training_parts import TrainingParts
 
@@ -298,3 +299,15 @@ def test_only_a_loss_that_gets_the_output_itself_is_known() -> None:
         net(torch.ones(4, 3))
         net(torch.ones(4, 3))
     assert not ran.modules[0].is_judged, "its most frequent inputs have no target"
+
+
+@pytest.mark.parametrize(("wanted", "is_cut"), [("", True), ("ReLU", False)])
+def test_a_training_whose_steps_are_known_is_cut_halfway(wanted: str, is_cut: bool) -> None:
+    net, ran = nn.Linear(3, 2), Run(wanted)
+    with ran.watched(60.0):
+        for _ in range(ENOUGH):
+            nn.ReLU()(net(torch.ones(2, 3))).sum().backward()
+        signal.raise_signal(signal.SIGALRM)
+        net(torch.ones(2, 3))
+    assert (ran.cut, ran.limit_s) == (is_cut, 30.0 if is_cut else 60.0)
+    assert ran.modules[0].calls == ENOUGH + (not is_cut)
