@@ -124,8 +124,6 @@ class OwnCode:
             text, hint = reason.message, UNSTOPPED if self._code.is_script else HANGS
             if Path(self._code.folder, MODULES).exists():  # the script itself is cut in time
                 text, hint = f"the calls that examine its module: {text}", SLOW
-            elif self._code.is_script:
-                text, hint = f"the script did not stop when it had to: {text}", CATCHES
             if Path(self._code.folder, IMPORTING).exists():
                 text, hint = f"import of {self._code.target.partition(':')[0]}: {text}", IMPORTS
             reason = msgspec.structs.replace(reason, message=text, hint=hint)
