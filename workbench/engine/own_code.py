@@ -120,16 +120,16 @@ class OwnCode:
         kind = self._question.kind
         place = "cpu" if self.request.with_cpu else self._code.home
         case = Case(OWN, place, BACKENDS[kind], "fp32" if kind == TORCH else "")
+        what, hint = self._code.name, reason.hint
         if reason.hint == HINTS["timeout"]:
-            text, hint = reason.message, UNSTOPPED if self._code.is_script else HANGS
+            hint = UNSTOPPED if self._code.is_script else HANGS
             if Path(self._code.folder, MODULES).exists():  # the script itself is cut in time
-                text, hint = f"the calls that examine its module: {text}", SLOW
+                what, hint = "the calls that examine its module", SLOW
             if Path(self._code.folder, IMPORTING).exists():
-                text, hint = f"import of {self._code.target.partition(':')[0]}: {text}", IMPORTS
+                what, hint = f"import of {self._code.target.partition(':')[0]}", IMPORTS
+        if reason.code in ("timeout", "worker_died"):
+            text = f"{what}: {reason.message}"
             reason = msgspec.structs.replace(reason, message=text, hint=hint)
-        if reason.code == "worker_died":
-            text = f"{self._code.name}: {reason.message}"
-            reason = msgspec.structs.replace(reason, message=text)
         return replace(self.plan, cases=[case], refused=reason)
 
     def _planned(self, space: Space, load_s: float) -> list[RowPlan]:

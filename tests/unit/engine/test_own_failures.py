@@ -39,6 +39,7 @@ def test_a_module_that_fixes_its_batch_takes_no_other() -> None:
 def test_code_that_hangs_gets_a_remedy_that_fits() -> None:
     (candidate,) = Report.of(raced(failures={"examine": HUNG})).rows["own"].candidates
     assert candidate.reason.hint == "make it return sooner, or raise --budget"
+    assert candidate.reason.message == "shop.model:build: no answer within 9 s"
 
 
 def test_an_import_that_takes_too_long_is_named() -> None:
