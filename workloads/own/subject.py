@@ -278,7 +278,7 @@ def _check_inputs(name: str, example: Example) -> None:
 
 
 @cache
-def subject(code: Code) -> Subject:
+def subject_of(code: Code) -> Subject:
     """The subject of `code`, built once in each process."""
     target.keep_hidden()  # before the user's code runs
     file = code.target.partition("::")[0]
