@@ -36,7 +36,7 @@ from workbench.worker.quiet import wait_until_quiet
 from workloads._shared.session import open_session
 from workloads.lab import agreement, samples
 from workloads.lab.child import Lab
-from workloads.own.subject import folder_of, subject
+from workloads.own.subject import folder_of, subject_of
 from workloads.own.tree import tensors
 from workloads.own.workload import WORKLOAD
 
@@ -97,7 +97,7 @@ class Plain:
         self.code = Code("torch", f"benchmarks.own_corpus:{name}", folder, str(ROOT))
         self.batches = CORPUS[name].batches or (None,)  # in the order in which the tool is asked
         self.batch = batch if CORPUS[name].batches else None
-        one = subject(self.code)
+        one = subject_of(self.code)
         self.module, self.arguments = one.module, one.example(self.batch).args
         doubles = [x.double() if x.is_floating_point() else x for x in self.arguments]
         with torch.inference_mode():

@@ -115,6 +115,8 @@ def test_a_script_runs_once(advise: Advise, tmp_path: Path) -> None:
     (module,) = found["code"]["facts"]["modules"]
     assert module["name"] == "Net" and module["chosen"] and 0 < module["share"] <= 1
     assert "a line of the script" not in done.stdout + done.stderr
+    notes = found["code"]["facts"]["notes"]
+    assert not any("training mode" in note for note in notes), "its mode changes nothing"
 
 
 def test_a_script_that_does_not_end_is_cut_and_its_modules_race(advise: Advise, tmp_path) -> None:

@@ -43,7 +43,7 @@ def run_headless(
     engine = Engine(request, rows, control, report, events or log_writer(report, verbose=verbose))
     with control.signals(), closing(engine):
         code = engine.run()
-        say_why(report, code)
+        say_why(report, code, is_logged=events is None)
         with control.writing():
             if events is not None and events.error is not None:
                 return unwritten(output, events.error, report, code)
@@ -61,10 +61,13 @@ def run_headless(
             return code
 
 
-def say_why(report: Report, code: int) -> None:
-    """Write to stderr what was not measured in a run that failed."""
+def say_why(report: Report, code: int, *, is_logged: bool = True) -> None:
+    """Write to stderr what was not measured in a run that failed, unless the log there has said it,
+    as it has where the only candidate of a row failed."""
     if code == FAILED:
-        reasons = [why for _, why in unmeasured(report)]
+        said = [["failed"]] if is_logged else []
+        found = unmeasured(report)
+        reasons = [why for row, why in found if [c.state for c in row.candidates] not in said]
         for why in reasons if report.rows else ["nothing was measured"]:
             say(f"workbench: {why}")
 

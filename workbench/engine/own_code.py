@@ -59,6 +59,7 @@ NOT_ON_A_CPU = ("needs_gpu", "user_code", "no_memory", "timeout", "worker_died")
 HANGS = "make it return sooner, or raise --budget"
 IMPORTS = "let its import do less, or raise --budget"
 SLOW = "pass a smaller batch after --, or raise --budget"
+UNSTOPPED = f"{SLOW}; a bare `except:` in the script catches the signal to stop"
 SAVE_S, SAVE_SHARE = 10.0, 0.2  # for --save-best: seconds, or share of the budget if smaller
 
 
@@ -119,12 +120,15 @@ class OwnCode:
         kind = self._question.kind
         place = "cpu" if self.request.with_cpu else self._code.home
         case = Case(OWN, place, BACKENDS[kind], "fp32" if kind == TORCH else "")
+        what, hint = self._code.name, reason.hint
         if reason.hint == HINTS["timeout"]:
-            text, hint = reason.message, SLOW if self._code.is_script else HANGS
+            hint = UNSTOPPED if self._code.is_script else HANGS
             if Path(self._code.folder, MODULES).exists():  # the script itself is cut in time
-                text = f"the calls that examine its module: {text}"
+                what, hint = "the calls that examine its module", SLOW
             if Path(self._code.folder, IMPORTING).exists():
-                text, hint = f"import of {self._code.target.partition(':')[0]}: {text}", IMPORTS
+                what, hint = f"import of {self._code.target.partition(':')[0]}", IMPORTS
+        if reason.code in ("timeout", "worker_died"):
+            text = f"{what}: {reason.message}"
             reason = msgspec.structs.replace(reason, message=text, hint=hint)
         return replace(self.plan, cases=[case], refused=reason)
 

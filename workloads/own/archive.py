@@ -26,11 +26,14 @@ def opened(path: Path, pickled: bool) -> tuple[Any, Example]:
         return _unpickled(path, pickled)
     try:
         with zipfile.ZipFile(path) as parts:
-            has_objects = any(OPAQUE in each for each in parts.namelist())
+            names = parts.namelist()
     except (OSError, zipfile.BadZipFile) as error:
         text = f"{path.name} is not an archive of torch.export"
         raise unusable(text, "write it with torch.export.save") from error
-    if has_objects and not pickled:
+    if any(each.endswith("/data.pkl") for each in names):
+        hint = "rename it to .pt, or write it with torch.export.save"
+        raise unusable(f"{path.name} is a file of torch.save, not of torch.export", hint)
+    if any(OPAQUE in each for each in names) and not pickled:
         raise unusable(f"{path.name} holds Python objects", "export it without them")
     program = _program(path, pickled)
     if not program.example_inputs:

@@ -7,11 +7,13 @@ forward hooks after a BaseException such as TimeUp.
 
 import copy
 import functools
+import gc
 import inspect
 import re
 import signal
 import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -24,6 +26,7 @@ from .tree import Example, is_compiled, tensors, unwrapped, without_parallel
 
 INSTANCES = 8  # with records of their own, per class; a program may make one for every call
 SHAPES = 5  # most that are listed
+ENOUGH = 10  # calls of a trained module, after which half of the program's time is enough
 AGAIN_S = 1.0  # a program that swallows TimeUp gets another after this time
 
 
@@ -43,8 +46,12 @@ class Called:
     transformed: bool = False  # called by a function of torch.func, such as vmap
     example: Example | None = None  # inputs of the most frequent shapes; of the larger if equal
     counts: Counter[str] = field(default_factory=Counter)  # calls by shapes
+    loss: Any = None  # the loss of torch that got its output, and the target then
+    target: Any = None
     _circumstances: Counter[str] = field(default_factory=Counter)  # calls, as "in training mode"
     _kept: str = ""  # shapes of the example
+    _latest: str = ""  # shapes of the latest call
+    _judged: str = ""  # shapes of the call that had this target
 
     @property
     def shapes(self) -> list[str]:
@@ -68,11 +75,22 @@ class Called:
             self.transformed = True
             return
         self._circumstances.update(circumstances(called, self._modal))
-        shapes = _shapes(example)
+        self._latest = shapes = _shapes(example)
         self.counts[shapes] += 1
         ahead = self.counts[shapes] - self.counts[self._kept]
         if ahead > 0 or (ahead == 0 and shapes != self._kept and self._is_larger(example)):
             self.example, self._kept = _copied(example), shapes
+
+    def judge(self, loss: Any, target: Any) -> None:
+        """Keep the loss of the latest output, and the target if it is one for the example."""
+        if self._latest == self._kept != self._judged:
+            self.loss, self._judged = loss, self._kept
+            self.target = target.detach().to("cpu", copy=True)
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether loss and target are known."""
+        return self.loss is not None and self._judged == self._kept
 
     def _is_larger(self, example: Example) -> bool:
         """Whether it has at least twice the values of the kept example: growing inputs would
@@ -84,6 +102,8 @@ class Called:
 class Run:
     """A program's run: the modules that it calls, its settings, and how it ended."""
 
+    wanted: str = ""  # name of the module that is to race; empty: any
+    limit_s: float = 0.0  # time after which it is cut
     modules: list[Called] = field(default_factory=list)  # in the order of their first calls
     seconds: float = 0.0  # until it ended or was cut, without the time for watching it
     cut: bool = False  # time was up
@@ -92,12 +112,13 @@ class Run:
     threads: int | None = None  # number that it set for torch
     dtype: str | None = None  # the default type that it set for torch: "float64"
     lingers: bool = False  # its threads still run
-    optimizers: list[Any] = field(default_factory=list)  # those that have made a step
+    optimizers: list[Any] = field(default_factory=list)  # those that made a step, or exist if cut
     _thread: threading.local = field(default_factory=threading.local)
 
     @contextmanager
     def watched(self, seconds: float) -> Iterator[None]:
-        """Watch the program in the block, in the main thread; TimeUp ends it after `seconds`."""
+        """Watch the program in the block, in the main thread; TimeUp ends it after `seconds`, or
+        after half of them if it trains: later steps are like earlier ones."""
         import torch._dynamo  # first, since it remembers the `__call__` that it finds
         from torch.optim.optimizer import register_optimizer_step_pre_hook
 
@@ -118,13 +139,22 @@ class Run:
                 self._note_gradients()  # before the next step clears them
                 self.seconds -= time.perf_counter() - ended
 
-        handler = signal.signal(signal.SIGALRM, self._stop)
+        def halfway(*_: object) -> None:
+            found = (each for each in self.modules if self.wanted in ("", each.name))
+            if any(each.calls >= ENOUGH and self.trains(each) for each in found):
+                self._stop()
+            self.limit_s = seconds
+            signal.signal(signal.SIGALRM, self._stop)
+            signal.setitimer(signal.ITIMER_REAL, seconds / 2, AGAIN_S)
+
+        self.limit_s = seconds / 2
+        handler = signal.signal(signal.SIGALRM, halfway)
         hook = register_optimizer_step_pre_hook(self._note_step)
         torch.nn.Module.__call__, torch.autograd.backward = call, back
         began = time.perf_counter()
         try:
             with suppress(TimeUp):
-                signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN_S)
+                signal.setitimer(signal.ITIMER_REAL, seconds / 2, AGAIN_S)
                 yield
                 signal.setitimer(signal.ITIMER_REAL, 0)  # a last TimeUp may come just before
         finally:
@@ -136,11 +166,16 @@ class Run:
             signal.signal(signal.SIGALRM, handler)
 
     def trains(self, called: Called) -> bool:
-        """Whether an optimizer has changed the module, or a backward pass has left gradients."""
-        groups = (group for each in self.optimizers for group in each.param_groups)
-        changed = {id(weight) for group in groups for weight in group["params"]}
-        weights = called.module.parameters()
-        return called.has_gradients or any(id(each) in changed for each in weights)
+        """Whether it has an optimizer, or a backward pass has left gradients."""
+        return called.has_gradients or self.optimizer_of(called) is not None
+
+    def optimizer_of(self, called: Called) -> Any:
+        """The latest optimizer of its weights; None without one."""
+        own = {id(weight) for weight in called.module.parameters()}
+        for each in reversed(self.optimizers):
+            if any(id(weight) in own for group in each.param_groups for weight in group["params"]):
+                return each
+        return None
 
     def _note_gradients(self) -> None:
         for each in self.modules:
@@ -152,6 +187,10 @@ class Run:
             self.optimizers.append(optimizer)
 
     def _stop(self, *_: object) -> None:
+        if not self.cut:  # a call that compiles may be cut before the first step of an optimizer
+            kind = torch.optim.Optimizer
+            made = [each for each in gc.get_objects() if issubclass(type(each), kind)]
+            self.optimizers[:0] = [each for each in made if each not in self.optimizers]
         self.cut = True
         raise TimeUp
 
@@ -174,12 +213,24 @@ class Run:
             ready = time.perf_counter()
             self.seconds -= ready - began
             try:
-                return original(module, *example.args, **example.kwargs)
+                result = original(module, *example.args, **example.kwargs)
             finally:
                 _synchronize()
                 called.seconds += time.perf_counter() - ready
+            with suppress(Exception):  # results that are no tensors
+                self._note_loss(called, example, result)
+            return result
         finally:
             self._thread.inside = False
+
+    def _note_loss(self, called: Called, example: Example, result: Any) -> None:
+        """Note whether a loss of torch gets the very output of the module called before it."""
+        if not type(called.module).__module__.startswith("torch.nn.modules.loss"):
+            self._thread.before = called, weakref.ref(result)
+            return
+        (before, output), (given, target) = self._thread.before, example.args
+        if given is output():
+            before.judge(called.module, target)
 
     def _record(self, module: Any) -> Called:
         """The record of a module; beyond INSTANCES, the first one of its class."""

@@ -18,7 +18,7 @@ from workbench.worker.libraries import nn, torch
 
 from . import training
 from .reference import GUARDS, Reference, arrays, call, errors, guard, plain_attention, reference
-from .subject import Subject, hash_of, precision_of, subject
+from .subject import Subject, hash_of, precision_of, subject_of
 from .target import NO_CUDA_MARKS, gpu_errors, is_users, kept_result, noting_variables, user_errors
 from .tree import Example, compiled_parts
 
@@ -34,8 +34,8 @@ def module(code: Code) -> dict[str, Any]:
     """The fields of CodeFacts of a torch module, also written for other workers (`known`)."""
     before, notes = torch.get_num_threads(), list[str]()
     with gpu_errors(code, FROM_INPUTS), noting_variables([VARIABLE], notes):
-        one = subject(code)
-        facts = _facts(code, one)
+        subject = subject_of(code)
+        facts = _facts(code, subject)
     count = torch.get_num_threads()
     facts.setdefault("threads", count if count != before else None)
     facts["notes"] += notes
@@ -50,21 +50,21 @@ def known(code: Code) -> dict[str, Any]:
     return found
 
 
-def _facts(code: Code, one: Subject) -> dict[str, Any]:
+def _facts(code: Code, subject: Subject) -> dict[str, Any]:
     notes: list[str] = []
-    if one.was_compiled:
+    if subject.was_compiled:
         notes.append("its torch.compile is removed; compiled forms race as candidates")
-    if parts := compiled_parts(one.module):
+    if parts := compiled_parts(subject.module):
         names = shown(", ".join(parts), 60)
         notes.append(f"parts of it are compiled ({names}), and stay so in every candidate")
     facts = {
-        "code_sha256": _hash_of_code(code, one),
-        "precision": precision_of(one.module),
-        "parameters": sum(each.numel() for each in one.module.parameters()),
-        "convolves": _convolves(one.module),
-        "graph": one.is_graph,
-        "compiled": one.was_compiled,
-        **(_trained if code.train else _called)(code, one, notes),
+        "code_sha256": _hash_of_code(code, subject),
+        "precision": precision_of(subject.module),
+        "parameters": sum(each.numel() for each in subject.module.parameters()),
+        "convolves": _convolves(subject.module),
+        "graph": subject.is_graph,
+        "compiled": subject.was_compiled,
+        **(_trained if code.train else _called)(code, subject, notes),
     }
     if (listed := Path(code.folder, MODULES)).exists():  # the modules that a script called
         ran = json.loads(listed.read_text())
@@ -74,33 +74,34 @@ def _facts(code: Code, one: Subject) -> dict[str, Any]:
     return {**facts, "notes": notes}
 
 
-def _trained(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
+def _trained(code: Code, subject: Subject, notes: list[str]) -> dict[str, Any]:
     """The facts of a training, whose inputs may come from its data."""
-    found = training.examine(code, one)
+    found = training.examine(code, subject)
     notes += found.pop("notes")
     given = _inputs(found["inputs"])
     if found["batch"] is not None:  # drawn from data, perhaps at random
         fixed = found["of_one_size"]
         return {**found, **given, "inputs_sha256": "", "resizable": not fixed}
-    return {**found, **given, "batch": one.own_batch, "resizable": one.own_batch is not None}
+    batch = subject.own_batch
+    return {**found, **given, "batch": batch, "resizable": batch is not None}
 
 
-def _called(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
-    if one.was_training:
+def _called(code: Code, subject: Subject, notes: list[str]) -> dict[str, Any]:
+    if subject.was_training and not code.is_script:  # the calls of a script have notes of their own
         notes.append("it was in training mode; its inference is measured in evaluation mode")
-    batch = one.own_batch
-    example = one.example(batch)
-    facts = {**_inputs(example), **_behaviour(one, example, notes)}
-    resizes = batch is not None and _resizes(one, example, batch, facts["guard"])
-    if resizes is None and not one.is_graph and code.batch != batch:  # unless --batch says so
+    batch = subject.own_batch
+    example = subject.example(batch)
+    facts = {**_inputs(example), **_behaviour(subject, example, notes)}
+    resizes = batch is not None and _resizes(subject, example, batch, facts)
+    if resizes is None and not subject.is_graph and code.batch != batch:  # unless --batch says so
         batch = None  # such as images in a list, whose first axis is the colours
-    facts |= {"batch": batch, "checks": one.part("check") is not None}
+    facts |= {"batch": batch, "checks": subject.part("check") is not None}
     found = reference(code, batch, facts["guard"])
     facts["reference"] = found.source if found.is_steady else ""
     facts["floor"] = max(found.floors)
     if facts["nondeterministic"]:
         notes.append(f"two fresh copies differ, {_consequence(found, facts['checks'])}")
-        if one.is_graph:
+        if subject.is_graph:
             dropout = "if that is dropout, call eval() before torch.export"
             notes.append(f"its graph draws random numbers; {dropout}")
     facts["resizable"] = bool(resizes)
@@ -134,12 +135,12 @@ def _inputs(example: Example) -> dict[str, Any]:
     return {"inputs": listed, **named, "inputs_sha256": hash_of(example)}
 
 
-def _behaviour(one: Subject, example: Example, notes: list[str]) -> dict[str, Any]:
+def _behaviour(subject: Subject, example: Example, notes: list[str]) -> dict[str, Any]:
     """How calls affect one another: state, changed inputs, chance; and the time of a call."""
-    inputs = example.mapped(lambda tensor: tensor.clone().to(one.code.home))
+    inputs = example.mapped(lambda tensor: tensor.clone().to(subject.code.home))
     before = _hashes(inputs)
-    with user_errors(one.name):
-        within, first = _guard(one, example), one.copy()
+    with user_errors(subject.name):
+        within, first = _guard(subject, example), subject.copy()
         began = time.perf_counter()
         with guard(within), plain_attention():
             answer = list(arrays(first(*inputs.args, **inputs.kwargs)).values())
@@ -152,7 +153,7 @@ def _behaviour(one: Subject, example: Example, notes: list[str]) -> dict[str, An
         step_s = time.perf_counter() - began
         del first  # before another copy takes as much memory
         for _ in range(FIRST_CALLS):
-            another, began = one.copy(), time.perf_counter()
+            another, began = subject.copy(), time.perf_counter()
             fresh = list(arrays(call(another, example, within=within)).values())
             first_s = min(first_s, time.perf_counter() - began)
             del another
@@ -182,17 +183,17 @@ def _hashes(example: Example) -> dict[str, str]:
     return {name: hash_of(Example((each,), {})) for name, each in example.tensors().items()}
 
 
-def _guard(one: Subject, example: Example) -> str:
+def _guard(subject: Subject, example: Example) -> str:
     """The first of GUARDS in which a call works; an error in the last one is raised."""
     for name in GUARDS[:-1]:
         try:
-            call(one.copy(), example, within=name)
+            call(subject.copy(), example, within=name)
         except Exception as error:
             if any(mark in first_line(error) for mark in NO_CUDA_MARKS):
                 raise  # the other contexts have no GPU either
         else:
             return name
-    call(one.copy(), example, within=GUARDS[-1])
+    call(subject.copy(), example, within=GUARDS[-1])
     return GUARDS[-1]
 
 
@@ -205,25 +206,28 @@ def _differ(answers: list[Any], others: list[Any]) -> bool:
         return True
 
 
-def _resizes(one: Subject, example: Example, batch: int, within: str) -> bool | None:
+def _resizes(subject: Subject, example: Example, batch: int, facts: dict[str, Any]) -> bool | None:
     """Whether a batch of twice the size works, and its last rows give the same results alone: its
     first rows would do so along the sequence of a causal module, too.  If that raises, the batch is
-    compared with half of it.  None if that raises as well."""
-    if one.takes_batch:
+    compared with half of it.  None if that raises as well, or if a state passes from row to row, as
+    along a sequence, and --batch does not name the first axis."""
+    within = facts["guard"]
+    if subject.takes_batch:
         with suppress(Exception):  # its forward may name its own batch
-            call(one.copy(), one.example(1 if batch > 1 else 2), within=within)
+            call(subject.copy(), subject.example(1 if batch > 1 else 2), within=within)
             return True
         return False
     for size in filter(None, (batch, batch // 2)):
         with suppress(Exception):
             given = example if size == batch else example.resized(size)
-            small = arrays(call(one.copy(), given, within=within))
-            large = arrays(call(one.copy(), given.mapped(_with_other_rows), within=within))
+            small = arrays(call(subject.copy(), given, within=within))
+            large = arrays(call(subject.copy(), given.mapped(_with_other_rows), within=within))
             rows = [name for name, each in small.items() if each.ndim and each.shape[0] == size]
             if not rows or any(large[name].shape[:1] != (2 * size,) for name in rows):
                 return False
             halves = [large[name][size:] for name in rows]
-            return max(errors(halves, [small[name] for name in rows])) <= ROWS_ALIKE
+            alike = max(errors(halves, [small[name] for name in rows])) <= ROWS_ALIKE
+            return None if facts["stateful"] and not (alike or subject.code.batch) else alike
     return None
 
 
@@ -250,14 +254,14 @@ def _convolves(module: Any) -> bool:
     return flat and all(weight.dim() < 5 for weight in weights)
 
 
-def _hash_of_code(code: Code, one: Subject) -> str:
+def _hash_of_code(code: Code, subject: Subject) -> str:
     """SHA-256 of the file that the code is in; where a package re-exports a builder, also of the
     file that defines it, and of those in the user's folder that define its modules' classes."""
-    places = (one.namespace, one.defined_in if one.has_builder else None)
+    places = (subject.namespace, subject.defined_in if subject.has_builder else None)
     known = [getattr(place, "__file__", None) for place in places]
     file = Path(code.directory, code.target.partition("::")[0])
     named = list(map(Path, filter(None, known))) or [file]
-    kinds = {kind.__module__ for part in one.module.modules() for kind in type(part).__mro__}
+    kinds = {kind.__module__ for part in subject.module.modules() for kind in type(part).__mro__}
     files = (getattr(sys.modules.get(name), "__file__", None) or "" for name in kinds)
     own = sorted(Path(f) for f in files if is_users(f) and Path(f).is_relative_to(code.directory))
     read = [path.read_bytes() for path in dict.fromkeys([*named, *own]) if path.is_file()]

@@ -132,13 +132,12 @@ class FunctionTask(Task):
         Raises WorkloadError "wrong_result" or "user_code" if its own check rejects the result.
         """
         inputs, drawn = digest(self.named), drawn_at_import(self.function)
-        outcome = self._outcome()
+        outcome, name = self._outcome(), f"{self._code.name}.check"
         if self._own_check is not None:
-            name = f"{self._code.name}.check"
             user_check(self._own_check, self._result, name)
             return Accuracy.uncompared(name)
         if kind := unreadable(outcome):
-            why = f"its result holds values of type {kind}"
+            why = f"its result holds values of type {kind}, which only {name} could judge"
         elif self._result is None and not self.mutated:
             why = "it returns nothing"
         else:

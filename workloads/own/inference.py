@@ -20,7 +20,7 @@ from ..lab.agreement import answer
 from ..lab.workload import ModelTask
 from . import examine
 from .reference import Reference, arrays, call, guard, plain_attention, reference
-from .subject import Subject, subject
+from .subject import Subject, subject_of
 from .target import user_errors
 from .tree import Example, mapped
 
@@ -43,34 +43,34 @@ class ModuleTask(TorchTask):
         self._start: Any = None  # the module with the state in which each timed call begins
         self.within = guard_for(self.known["guard"], compiles=case.compile_mode is not None)
         with setup.phase("build"):
-            one = subject(code)
-            self.pristine = one.example(case.batch)
-            self.check_output = one.part("check")
+            subject = subject_of(code)
+            self.pristine = subject.example(case.batch)
+            self.check_output = subject.part("check")
             self.restore()
-        with user_errors(one.name), setup.phase("transfer"):
-            self.model = self._module(one)
+        with user_errors(subject.name), setup.phase("transfer"):
+            self.model = self._module(subject)
             synchronize(self.device)
         self.activate()
-        with user_errors(one.name):
+        with user_errors(subject.name):
             if self.case.compile_mode:
                 self._compile(setup)
             if "graph" in self.modes:
                 with setup.phase("compile"):
                     self.model = self._graph()
 
-    def _module(self, one: Subject) -> Any:
+    def _module(self, subject: Subject) -> Any:
         """The module on its device; cases share weights unless calls change them."""
         if self.known["stateful"]:
-            return self.laid_out(one.on(self.device))
+            return self.laid_out(subject.on(self.device))
         key = (self.code, str(self.device), "nhwc" in self.modes)
         if key not in _shared:
-            _shared[key] = self.laid_out(one.on(self.device))
+            _shared[key] = self.laid_out(subject.on(self.device))
         # Only weights are shared, and no other state that calls leave in a module.
         like = _shared[key]
         try:
             return _copied(like, *like.parameters(), *like.buffers())
         except Exception:  # it holds something that cannot be copied
-            return self.laid_out(one.on(self.device))
+            return self.laid_out(subject.on(self.device))
 
     def _moved(self) -> Example:
         """The inputs on the device, in the layout of the case."""
@@ -159,12 +159,12 @@ class ExportedTask(ModelTask):
 
     def _ask_user(self, answers: list[Any]) -> None:
         """Apply the user's own check to the answers, in the form of the module's output."""
-        one, waiting = subject(self.code), iter(answers)
+        subject, waiting = subject_of(self.code), iter(answers)
         within = examine.known(self.code)["guard"]
         with user_errors(self.code.name):
-            like = call(one.copy(), one.example(self.case.batch), within=within)
+            like = call(subject.copy(), subject.example(self.case.batch), within=within)
             output = mapped(like, lambda _: torch.from_numpy(next(waiting)))
-            user_check(one.part("check"), output, f"check of {self.code.name}")
+            user_check(subject.part("check"), output, f"check of {self.code.name}")
 
 
 def reference_of(code: Code, case: Case) -> Reference:

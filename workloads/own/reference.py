@@ -20,7 +20,7 @@ from workbench.worker.libraries import Array, np, torch
 
 from .._shared.torch_task import true_fp32
 from ..lab import agreement, samples
-from .subject import Subject, folder_of, subject
+from .subject import Subject, folder_of, subject_of
 from .target import unusable, user_errors
 from .tree import Example, as_array, tensors
 
@@ -112,7 +112,8 @@ def arrays(output: Any) -> dict[str, Array]:
     """The tensors of an output as NumPy arrays on the host, by path (`as_array`)."""
     found = {path: as_array(tensor) for path, tensor in tensors(output).items()}
     if not found:
-        text = f"its output ({type(output).__name__}) holds no tensors, so nothing can be checked"
+        kind = type(output).__name__  # other objects may hold some in their attributes
+        text = f"no tensors were found in its output ({kind}), so nothing can be checked"
         raise unusable(text, "return tensors, or lists, dictionaries or dataclasses of them")
     return found
 
@@ -128,21 +129,21 @@ def reference(code: Code, batch: int | None, within: str) -> Reference:
     if file.exists():
         shared: Reference = pickle.loads(file.read_bytes())  # noqa: S301 - ours
         return shared
-    one = subject(code)
+    subject = subject_of(code)
     with true_fp32(code.home):
-        found = _computed(one, batch, within)
+        found = _computed(subject, batch, within)
     samples.write(folder / samples.REFERENCE, [found.outputs])  # for the lab and its tasks
     new.write_bytes(pickle.dumps(found))
     new.replace(file)  # whole or not at all: a worker may be killed
     return found
 
 
-def _computed(one: Subject, batch: int | None, within: str) -> Reference:
-    example = one.example(batch)
-    with user_errors(one.name):
-        eager = arrays(call(one.copy(), example, within=within))
+def _computed(subject: Subject, batch: int | None, within: str) -> Reference:
+    example = subject.example(batch)
+    with user_errors(subject.name):
+        eager = arrays(call(subject.copy(), example, within=within))
         began = time.perf_counter()
-        again = arrays(call(one.copy(), example, within=within))
+        again = arrays(call(subject.copy(), example, within=within))
     for name, values in eager.items():
         if values.dtype.kind == "f" and np.isnan(values).any():
             output = f"its output {name}".rstrip()
@@ -150,8 +151,8 @@ def _computed(one: Subject, batch: int | None, within: str) -> Reference:
             raise unusable(text, "give inputs in the range of the module")
     names, outputs = [name or "output" for name in eager], list(eager.values())
     own = errors(list(again.values()), outputs)
-    if affords_float64(one.code, time.perf_counter() - began):
-        exact = _in_float64(one, example, within, eager)
+    if affords_float64(subject.code, time.perf_counter() - began):
+        exact = _in_float64(subject, example, within, eager)
         found = errors(outputs, exact)
         if exact and all(map(math.isfinite, found)):
             floors = [max(pair) for pair in zip(found, own, strict=True)]
@@ -181,7 +182,7 @@ def share(found: OutputAccuracy, reference: Array) -> float:
 
 
 def _in_float64(
-    one: Subject, example: Example, within: str, eager: dict[str, Array]
+    subject: Subject, example: Example, within: str, eager: dict[str, Array]
 ) -> list[Array]:
     """The outputs in float64; [] if the module cannot compute in it."""
 
@@ -189,7 +190,7 @@ def _in_float64(
         return tensor.double() if tensor.is_floating_point() else tensor
 
     try:
-        output = call(one.copy().double(), example.mapped(doubled), within=within)
+        output = call(subject.copy().double(), example.mapped(doubled), within=within)
         found = arrays(output)
     except Exception:
         return []

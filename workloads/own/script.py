@@ -1,5 +1,6 @@
 """Runs a user's script once, unchanged, and hands one of the modules that it called to others."""
 
+import copy
 import gc
 import importlib
 import itertools
@@ -12,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from multiprocessing import resource_tracker
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from workbench.contract import WorkloadError
@@ -42,8 +43,9 @@ REMEDIES = (
 PICKLE, PATHS = "module.pt", "paths.json"  # files in `Code.folder`
 
 
-def opened(code: Code) -> tuple[Any, Example | None]:
-    """The module that the script calls, and its inputs; only the first worker runs the script."""
+def opened(code: Code) -> tuple[Any, Example, SimpleNamespace]:
+    """The module that the script calls, its inputs, and the `loss` and `optimizer` of its training;
+    only the first worker runs the script."""
     folder, name = Path(code.folder), code.target.partition("::")[2]
     if (folder / MODULES).exists():
         found = json.loads((folder / MODULES).read_text())
@@ -79,7 +81,7 @@ def opened(code: Code) -> tuple[Any, Example | None]:
     }
     (folder / MODULES).write_text(json.dumps(found))
     if why_not:
-        return chosen.module, chosen.example
+        return _given(chosen, ran, code)
     # A received module lacks what calls left in the original, such as the graph of its gradients.
     return received(code, ran.dtype)
 
@@ -91,9 +93,9 @@ def run(code: Code) -> Run:
     WorkloadError: `user_code` or `missing_package` if it failed before it called a module,
     `bad_input` if it called none.
     """
-    name = code.target.partition("::")[0]
+    name, _, wanted = code.target.partition("::")
     script, settings = Path(code.directory, name), _settings()
-    path, alive, ran, failure = list(sys.path), threading.enumerate(), Run(), None
+    path, alive, ran, failure = list(sys.path), threading.enumerate(), Run(wanted), None
     others = set(children.offspring(os.getpid()))
     flush_at_exit()
     with ran.watched(code.seconds):
@@ -125,7 +127,7 @@ def run(code: Code) -> Run:
     if failure:
         ran.notes.append(f"the script {failure}")
     if ran.cut:
-        ran.notes.append(f"the script was cut after {code.seconds:.3g} s")
+        ran.notes.append(f"the script was cut after {ran.limit_s:.3g} s")
     if (left := _threads_left() - len(alive)) > 0:
         ran.lingers = True
         ran.notes.append(f"the script left {left} {'threads' if left > 1 else 'thread'} running")
@@ -193,8 +195,22 @@ def choose(ran: Run, name: str = "") -> Called:
     return chosen
 
 
+def _given(chosen: Called, ran: Run, code: Code) -> tuple[Any, Any, SimpleNamespace]:
+    """The module, its inputs and the parts of its training; a known loss gets a target, which is
+    the last input, as `inputs(batch)` of a builder would return it."""
+    example: Any = chosen.example
+    parts = SimpleNamespace()
+    if code.train:
+        if chosen.is_judged and not example.kwargs:
+            parts.loss, example = chosen.loss, Example((*example.args, chosen.target), {})
+        if (own := ran.optimizer_of(chosen)) is not None:
+            parts.optimizer = made = copy.copy(own)  # without weights and state
+            made.state, made.param_groups = {}, [{"params": []} for _ in own.param_groups]
+    return uncompiled(chosen.module), example, parts
+
+
 def hand_over(chosen: Called, ran: Run, code: Code) -> str | None:
-    """Write the module and its most frequent inputs to `code.folder` for other processes.
+    """Write what is `_given`, with the most frequent inputs, to `code.folder` for other processes.
 
     Its weights are those at the end of the script.  Classes of `__main__` travel by value, others
     by name.  Returns why it cannot be handed over, or None.
@@ -203,7 +219,7 @@ def hand_over(chosen: Called, ran: Run, code: Code) -> str | None:
     homes = [home for home in _homes(chosen.module) if home not in (*sys.path, *ran.paths)]
     (folder / PATHS).write_text(json.dumps([*ran.paths, *homes]))
     try:
-        handed, pickler = (uncompiled(chosen.module), chosen.example), cloudpickle(code)
+        handed, pickler = _given(chosen, ran, code), cloudpickle(code)
         torch.save(handed, folder / PICKLE, pickle_module=pickler, pickle_protocol=5)
     except Exception as error:
         (folder / PICKLE).unlink(missing_ok=True)
@@ -219,9 +235,9 @@ def _homes(module: Any) -> set[str]:
     return {str(Path(each).parent) for each in itertools.chain(*places) if is_users(each)}
 
 
-def received(code: Code, dtype: str | None = None) -> tuple[Any, Example]:
-    """The module and the inputs that `hand_over` wrote, with all tensors on the CPU.  New tensors
-    then get the script's default type, since its module may make some.
+def received(code: Code, dtype: str | None = None) -> tuple[Any, Example, SimpleNamespace]:
+    """What `hand_over` wrote, with all tensors on the CPU.  New tensors then get the script's
+    default type, since its module may make some.
 
     WorkloadError `user_code` if they cannot be loaded here.
     """
@@ -232,17 +248,18 @@ def received(code: Code, dtype: str | None = None) -> tuple[Any, Example]:
     sys.path[:0] = added
     try:
         cloudpickle(code)
-        module, example = torch.load(folder / PICKLE, map_location="cpu", weights_only=False)
+        found = torch.load(folder / PICKLE, map_location="cpu", weights_only=False)
     except Exception as error:
         message = f"the script's module cannot be loaded in another process: {first_line(error)}"
         raise WorkloadError(message, code="user_code") from error
     finally:
         sys.path[:] = [*path, *added]
+    module, example, parts = found
     for part in list(module.modules()):
         for name, child in part.named_children():
             if child is not without_parallel(child):
                 setattr(part, name, without_parallel(child))
-    return module, example
+    return module, example, parts
 
 
 def cloudpickle(code: Code) -> Any:

@@ -35,7 +35,13 @@ class Subject:
     """A user's module on `code.home`, never changed; in evaluation mode unless it is trained."""
 
     def __init__(
-        self, code: Code, module: Any, example: Example | None, *, build: Any = None
+        self,
+        code: Code,
+        module: Any,
+        example: Example | None,
+        parts: Any = None,  # what stands next to `build` elsewhere
+        *,
+        build: Any = None,
     ) -> None:
         self.code, self.name = code, code.name
         self.was_compiled = is_compiled(module)
@@ -52,7 +58,7 @@ class Subject:
             self.module = self._moved(module, code.home)
         self._build = build
         self._example = example
-        self.namespace = sys.modules.get(code.target.partition(":")[0])
+        self.namespace = parts or sys.modules.get(code.target.partition(":")[0])
         self._share_weights()
 
     def part(self, name: str) -> Any:
@@ -272,7 +278,7 @@ def _check_inputs(name: str, example: Example) -> None:
 
 
 @cache
-def subject(code: Code) -> Subject:
+def subject_of(code: Code) -> Subject:
     """The subject of `code`, built once in each process."""
     target.keep_hidden()  # before the user's code runs
     file = code.target.partition("::")[0]

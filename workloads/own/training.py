@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache, partial
 from typing import Any
 
 from workbench.contract import Accuracy, Case, Setup, WorkloadError, kind_of
@@ -41,35 +42,35 @@ class Training(FedTraining):
 
     is_users_code = True
 
-    def __init__(self, case: Case, setup: Setup, code: Code, one: Subject) -> None:
+    def __init__(self, case: Case, setup: Setup, code: Code, subject: Subject) -> None:
         super().__init__(case)
-        self.code, self.one = code, one
-        if self.mixed is not None and precision_of(one.module) != "fp32":
+        self.code, self.subject = code, subject
+        if self.mixed is not None and precision_of(subject.module) != "fp32":
             self.mixed = None  # its weights have that precision themselves
             self.scaler = type(self.scaler)(self.device.type, enabled=False)
         self.together = int(case.params.get("batches", 1))
         self.pin = bool(case.tuning.get("pin")) and self.on_gpu
         synchronize(self.device)
-        with setup.phase("transfer" if self.on_gpu else "build"), user_errors(one.name):
-            self.network = self.forward = self.laid_out(training_mode(one.on(self.device)))
+        with setup.phase("transfer" if self.on_gpu else "build"), user_errors(subject.name):
+            self.network = self.forward = self.laid_out(training_mode(subject.on(self.device)))
             synchronize(self.device)
         with setup.phase("build"):
-            self.parts = TrainingParts(one)
+            self.parts = TrainingParts(subject)
             self.waits = self.scaler.is_enabled() or self.parts.data is not None
             self.optimiser = self.parts.optimiser(self.network, fused="fused" in self.modes)
             self.workers = int(case.tuning.get("workers", 0))
             self.batches = self.parts.batches(case.batch, self.workers, self.pin, code.seed)
         if self.case.compile_mode:
             sample = self.parts.sample(case.batch, code.seed)
-            with user_errors(one.name):
+            with user_errors(subject.name):
                 self.compile(setup, sample)
 
     def activate(self) -> None:
-        with user_errors(self.one.name):
+        with user_errors(self.subject.name):
             super().activate()
 
     def step(self) -> None:
-        with user_errors(self.one.name):
+        with user_errors(self.subject.name):
             super().step()
 
     def metrics(self) -> dict[str, float]:
@@ -90,12 +91,14 @@ class Training(FedTraining):
         pinned, fresh = self.pin, self.parts.data is None
         if not (fresh or self.on_gpu or "nhwc" in self.modes):
             return batch
-        return mapped(batch, lambda x: self.moved(x, non_blocking=pinned, copy=fresh), inside=True)
+        # One that comes twice stays one, as in `Example.mapped`.
+        move = cache(partial(self.moved, non_blocking=pinned, copy=fresh))
+        return mapped(batch, move, inside=True)
 
     def check(self) -> Accuracy:
         """Compare loss and gradients of one batch at the initial weights, with a fixed seed."""
         batch, frozen, reference = self._reference()
-        with user_errors(self.one.name):
+        with user_errors(self.subject.name):
             found = self.gradient(batch, seed=self.code.seed, frozen=frozen)
         return reference.judge(self.code, self.case.precision, as_outputs(*found))
 
@@ -104,7 +107,7 @@ class Training(FedTraining):
 
         def made() -> tuple[Any, bool, Reference]:
             batch = self.parts.sample(self.case.batch, self.code.seed)
-            with user_errors(self.one.name), true_fp32(self.code.home):
+            with user_errors(self.subject.name), true_fp32(self.code.home):
                 return batch, *computed(self.parts, batch, self.code.seed)
 
         found: tuple[Any, bool, Reference] = kept(
@@ -118,15 +121,15 @@ def computed(parts: TrainingParts, batch: Any, seed: int) -> tuple[bool, Referen
     The mode changes only if that matters, since a compiled module is compiled again for it."""
 
     def eager(*, frozen: bool = False, double: bool = False, drawn: int = seed) -> list[Array]:
-        module = training_mode(parts.one.copy())
+        module = training_mode(parts.subject.copy())
 
         def fresh(tensor: Any) -> Any:
-            own = tensor.to(parts.one.code.home, copy=True)
+            own = tensor.to(parts.subject.code.home, copy=True)
             return own.double() if double and own.is_floating_point() else own
 
         torch.manual_seed(drawn)
         with untouched(module.double() if double else module, frozen=frozen):
-            loss = parts.loss_on(module, mapped(batch, fresh, inside=True))
+            loss = parts.loss_on(module, mapped(batch, cache(fresh), inside=True))
             loss.backward()
             return as_outputs(loss.item(), [each.cpu().numpy() for each in gradients(module)])
 
@@ -142,26 +145,26 @@ def computed(parts: TrainingParts, batch: Any, seed: int) -> tuple[bool, Referen
     took_s = time.perf_counter() - began
     exact, source = plain, "gradients of eager FP32"
     # On a CPU a step in float64 takes only about twice as long.
-    if kind_of(parts.one.code.home).on_host or affords_float64(parts.one.code, took_s):
+    if kind_of(parts.subject.code.home).on_host or affords_float64(parts.subject.code, took_s):
         with suppress(Exception):  # some modules fix their types
             exact, source = eager(frozen=frozen, double=True), "gradients of eager float64"
     floors = [max(pair) for pair in zip(errors(plain, exact), errors(other, plain), strict=True)]
     return frozen, Reference(["loss", "gradients"], exact, floors, source, REDUCED)
 
 
-def examine(code: Code, one: Subject) -> dict[str, Any]:
+def examine(code: Code, subject: Subject) -> dict[str, Any]:
     """Facts about a training before it is timed.
 
     Returns fields of CodeFacts, of which `batch` is None without data; `inputs` is an Example.
     WorkloadError "bad_input" if there is no loss to minimise.
     """
-    task = Training(Case(OWN, code.home, "torch", "fp32"), Setup(), code, one)
+    task = Training(Case(OWN, code.home, "torch", "fp32"), Setup(), code, subject)
     parts, impossible = task.parts, {}
     task.step()  # the first allocates
     step_s = time_sample(task, 1).host_s
     task.close()
     if not math.isfinite(value := task.loss() or 0.0):
-        raise unusable(f"the loss of {one.name} is {value}")
+        raise unusable(f"the loss of {subject.name} is {value}")
     try:
         parts.optimiser(task.network, fused=True)
     except Exception as error:  # the user's may need further arguments
@@ -169,7 +172,7 @@ def examine(code: Code, one: Subject) -> dict[str, Any]:
         impossible["fused"] = str(error) if is_ours else first_line(error)
     notes = ["loss and gradients of one step are checked; where training ends up is not"]
     lacks = "--train sees no {} of a script" if code.is_script else "it defines no {}"
-    own = next(one.found("optimizer"), None)
+    own = next(subject.found("optimizer"), None)
     if parts.optimizer is None:
         found = f"its optimizer is a {type(own).__name__}, neither a function nor one of torch's"
         notes.append(f"{lacks.format('optimizer') if own is None else found}, {NO_OPTIMIZER}")
@@ -177,7 +180,7 @@ def examine(code: Code, one: Subject) -> dict[str, Any]:
         notes.append(ONE_GROUP)
     if parts.data is None:
         notes.append(f"{lacks.format('dataset or loader')}, {NO_DATA}")
-    if one.part("check") is not None:
+    if subject.part("check") is not None:
         notes.append("its check(output) is for inference and does not count here")
     sample = parts.sample(None, code.seed)
     batch = parts.batch or max(1, rows_of(sample))

@@ -30,7 +30,7 @@ DEFAULT_BATCH = 32  # samples from a data set, where no batch is named
 LOADING = {"batch_size": 1, "num_workers": 0, "pin_memory": False}
 IN_LOADER = "in DataLoader worker process"  # torch/_utils.py, ExceptionWrapper
 NO_BUILDER = (
-    "--train sees no loss of a script or archive: name a builder, package.module:build,"
+    "--train finds no loss in this script or archive: name a builder, package.module:build,"
     " with loss(output, batch) next to it"
 )
 TAKE_TARGET = "let it take what the module returns and the whole batch, whose target is batch[1]"
@@ -43,27 +43,28 @@ WITH_TARGET = ", and let inputs(batch) return the target too"
 class TrainingParts:
     """The parts of a training; a batch is what the data yield, else an Example."""
 
-    def __init__(self, one: Subject) -> None:
+    def __init__(self, subject: Subject) -> None:
         names = ("loss", "dataset", "loader", "collate")
-        self.loss, self.dataset, self.loader, self.collate = map(one.part, names)
+        self.loss, self.dataset, self.loader, self.collate = map(subject.part, names)
         if isinstance(self.loss, type):
             kind = self.loss.__name__
-            raise unusable(f"the loss of {one.name} is the class {kind}", f"write {kind}()")
-        if isinstance(one.module, torch.jit.ScriptModule):  # its copies have no weights to optimise
-            raise unusable(f"{one.name} is compiled by torch.jit", "train the module without it")
-        self.one = one
+            raise unusable(f"the loss of {subject.name} is the class {kind}", f"write {kind}()")
+        if isinstance(subject.module, torch.jit.ScriptModule):
+            hint = "train the module without it"  # its copies have no weights to optimise
+            raise unusable(f"{subject.name} is compiled by torch.jit", hint)
+        self.subject = subject
         self.worker_init: Any = None  # worker_init_fn of the user's DataLoader
         self.resizable = True  # whether its data come in batches of any size
-        self.optimizer = next(filter(None, map(maker_of, one.found("optimizer"))), None)
-        self.batch = one.code.batch or DEFAULT_BATCH
+        self.optimizer = next(filter(None, map(maker_of, subject.found("optimizer"))), None)
+        self.batch = subject.code.batch or DEFAULT_BATCH
         if self.loader is not None and not binds(self.loader, **LOADING):
             self._take_held([self._called_once(self.loader)])
         elif self.loader is None and self.dataset is None:
-            self._take_held([each for name in ("dataset", "loader") for each in one.found(name)])
+            self._take_held([x for name in ("dataset", "loader") for x in subject.found(name)])
         self.data = "loader" if self.loader else "dataset" if self.dataset else None
         self.judges_batch = self.loss is not None and binds(self.loss, None, None)
         self._judges_target = self.judges_batch and _takes_target(self.loss)
-        taken = inspect.signature(one.module.forward).parameters
+        taken = inspect.signature(subject.module.forward).parameters
         kinds = [each.kind for each in taken.values()]
         any_number = inspect.Parameter.VAR_POSITIONAL
         needed = (x for x in taken.values() if x.kind < any_number and x.default is x.empty)
@@ -79,11 +80,11 @@ class TrainingParts:
             return loader
         settings = {**LOADING, "batch_size": self.batch}
         taken = inspect.signature(loader).parameters
-        with user_errors(f"loader of {self.one.name}"):
+        with user_errors(f"loader of {self.subject.name}"):
             made = loader(**{name: x for name, x in settings.items() if name in taken})
         if isinstance(made, DataLoader):
             return made
-        text = f"loader of {self.one.name} returns a {type(made).__name__}, not a DataLoader"
+        text = f"loader of {self.subject.name} returns a {type(made).__name__}, not a DataLoader"
         raise unusable(text, f"let it take {', '.join(LOADING)}")
 
     def _take_held(self, held: Sequence[Any]) -> None:
@@ -96,7 +97,7 @@ class TrainingParts:
                 self.loader, self.dataset, self.resizable = partial(_like, found), None, False
                 self.batch = getattr(found.batch_sampler, "batch_size", 0)  # 0: it does not say
             elif isinstance(found, DataLoader):
-                self.batch = self.one.code.batch or found.batch_size
+                self.batch = self.subject.code.batch or found.batch_size
                 self.collate = self.collate or found.collate_fn
                 self.worker_init = found.worker_init_fn
                 self.dataset, self.loader = partial(copy.copy, found.dataset), None
@@ -155,7 +156,7 @@ class TrainingParts:
         try:
             return self.loss(output, given)
         except (AttributeError, TypeError):
-            with user_errors(f"the loss of {self.one.name}", hint):
+            with user_errors(f"the loss of {self.subject.name}", hint):
                 raise
 
     @property
@@ -174,17 +175,17 @@ class TrainingParts:
         raise self._no_loss(f"its loss takes a target, and a batch is a {type(given).__name__}")
 
     def _no_loss(self, text: str, hint: str = "") -> WorkloadError:
-        if self.one.namespace is None:
+        if self.subject.code.is_script or self.subject.namespace is None:
             return unusable(text, NO_BUILDER)
-        if self.loss is None and hasattr(self.one.module, "training_step"):
+        if self.loss is None and hasattr(self.subject.module, "training_step"):
             return unusable(text, WRAP_STEP)
         return unusable(text, hint or (HINT if self.data else HINT + WITH_TARGET))
 
     def optimiser(self, module: Any, *, fused: bool = False) -> Any:
         """The user's optimiser, else AdamW; WorkloadError if its `fused` form does not exist."""
         if not any(weight.requires_grad for weight in module.parameters()):
-            raise unusable(f"{self.one.name} has no weights that require gradients")
-        with user_errors(f"optimizer of {self.one.name}"):
+            raise unusable(f"{self.subject.name} has no weights that require gradients")
+        with user_errors(f"optimizer of {self.subject.name}"):
             made = (self.optimizer or maker_of(torch.optim.AdamW))(module)
             closure = parameters_of(made.step).get("closure")
         kind = type(made)
@@ -204,11 +205,11 @@ class TrainingParts:
         A smaller one at the end of an epoch is skipped.  Closing the iterator ends the loaders.
         """
         if self.data is None:
-            example = self.one.example(size)
+            example = self.subject.example(size)
             while True:
                 yield example
         torch.manual_seed(seed)
-        what = f"{self.data} of {self.one.name}"
+        what = f"{self.data} of {self.subject.name}"
         with user_errors(what):
             loader = self._loader(size or self.batch, workers, pin)
             while True:

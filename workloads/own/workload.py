@@ -13,7 +13,7 @@ from workbench.worker.session_options import ONNX_BACKENDS
 
 from . import command, examine, export, function, inference, save, training
 from .reference import reference
-from .subject import subject
+from .subject import subject_of
 from .training_parts import TrainingParts
 
 
@@ -44,7 +44,7 @@ class Own(Workload):
         if case.backend in ONNX_BACKENDS:
             return inference.ExportedTask(case, setup, code)
         if code.train:
-            return training.Training(case, setup, code, subject(code))
+            return training.Training(case, setup, code, subject_of(code))
         return inference.ModuleTask(case, setup, code)
 
     def consult(self, question: str, **details: Any) -> dict[str, Any]:
@@ -60,24 +60,24 @@ class Own(Workload):
     def _export(self, code: Code, batches: list[int | None]) -> dict[str, Any]:
         """Export for all `batches` where that works, with inputs for each."""
         export.preload(code.directory)
-        one = subject(code)
+        subject = subject_of(code)
         expected = reference(code, batches[0], str(examine.known(code)["guard"]))
-        made = export.export(code, one, batches[0], expected, resizes=len(batches) > 1)
+        made = export.export(code, subject, batches[0], expected, resizes=len(batches) > 1)
         for batch in batches if made["dynamic"] else batches[:1]:
-            export.hand_over(code, one, batch, made["inputs"])
+            export.hand_over(code, subject, batch, made["inputs"])
         return made
 
     def _breaks(self, code: Code, batch: int | None) -> dict[str, Any]:
-        one = subject(code)
+        subject = subject_of(code)
         if not code.train:
-            return export.breaks(one, one.example(batch), str(examine.known(code)["guard"]))
-        parts = TrainingParts(one)  # its inputs may come from its data
-        return export.breaks(one, parts.arguments(parts.sample(batch, code.seed)))
+            return export.breaks(subject, subject.example(batch), str(examine.known(code)["guard"]))
+        parts = TrainingParts(subject)  # its inputs may come from its data
+        return export.breaks(subject, parts.arguments(parts.sample(batch, code.seed)))
 
     def _save(self, code: Code, **details: Any) -> dict[str, Any]:
         if details["onnx_file"]:
             export.preload(code.directory)
-        return save.save(code, subject(code) if code.kind == TORCH else None, **details)
+        return save.save(code, subject_of(code) if code.kind == TORCH else None, **details)
 
 
 WORKLOAD = Own()

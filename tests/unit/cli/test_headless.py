@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from builders import case, eventful, report
 
-from workbench.cli.headless import EventWriter, log_writer, save, unmeasured
+from workbench.cli.headless import EventWriter, log_writer, save, say_why, unmeasured
 from workbench.engine.exit_codes import CUT_SHORT, FAILED, OK
 from workbench.files.write import Target
 from workbench.planning.usage import UsageError, target
@@ -88,6 +88,13 @@ def test_a_row_without_a_measurement_is_named_with_its_reason() -> None:
     assert [why for _, why in unmeasured(found)] == [
         "nothing was measured for row: no time was left for its turn - raise --budget"
     ]
+
+
+@pytest.mark.parametrize(("is_logged", "lines"), [(True, 0), (False, 1)])
+def test_the_failure_of_an_only_candidate_is_said_once(is_logged, lines, capsys) -> None:
+    found = report({CASE: []}, failed={CASE: Reason("user_code", "net:build: KeyError: 'lr'")})
+    say_why(found, FAILED, is_logged=is_logged)
+    assert capsys.readouterr().err.count("KeyError") == lines
 
 
 @pytest.mark.parametrize(("code", "shown"), [("timeout", False), ("crashed", True)])

@@ -39,6 +39,7 @@ def test_a_module_that_fixes_its_batch_takes_no_other() -> None:
 def test_code_that_hangs_gets_a_remedy_that_fits() -> None:
     (candidate,) = Report.of(raced(failures={"examine": HUNG})).rows["own"].candidates
     assert candidate.reason.hint == "make it return sooner, or raise --budget"
+    assert candidate.reason.message == "shop.model:build: no answer within 9 s"
 
 
 def test_an_import_that_takes_too_long_is_named() -> None:
@@ -66,7 +67,7 @@ def test_a_module_gets_its_time_after_that_of_its_script(tmp_path, monkeypatch) 
     events = raced(Slow, budget_s=60, own=OwnQuestion("torch", "train.py"))
     assert calls_s == [pytest.approx(30.0)]  # as those of a module that a builder gives
     (candidate,) = Report.of(events).rows["own"].candidates
-    assert candidate.reason.hint == "pass a smaller batch after --, or raise --budget"
+    assert "a bare `except:` in the script" in candidate.reason.hint
 
 
 def test_a_script_that_ran_is_not_the_part_that_takes_too_long(tmp_path, monkeypatch) -> None:
@@ -81,6 +82,7 @@ def test_a_script_that_ran_is_not_the_part_that_takes_too_long(tmp_path, monkeyp
     (candidate,) = report.rows["own"].candidates
     words = "the calls that examine its module: no answer within 9 s"
     assert candidate.reason.message == words
+    assert candidate.reason.hint == "pass a smaller batch after --, or raise --budget"
 
 
 def test_a_wrong_name_is_a_usage_error() -> None:
@@ -89,12 +91,13 @@ def test_a_wrong_name_is_a_usage_error() -> None:
         raced(failures={"examine": misnamed})
 
 
-@pytest.mark.parametrize("reason", [RAISED, DIED])
-def test_code_that_fails_is_data_and_fails_the_run(reason: Reason) -> None:
+@pytest.mark.parametrize(("reason", "named"), [(RAISED, ""), (DIED, "shop.model:build: ")])
+def test_code_that_fails_is_data_and_fails_the_run(reason: Reason, named: str) -> None:
     report = Report.of(raced(failures={"examine": reason}))
     (candidate,) = report.rows["own"].candidates
     assert candidate.state == "failed"
-    assert (candidate.reason.message, candidate.reason.hint) == (reason.message, reason.hint)
+    assert candidate.reason.message == f"{named}{reason.message}"
+    assert candidate.reason.hint == reason.hint
     assert report.finished.exit_code == 1
     assert report.code is None
 

@@ -18,7 +18,10 @@ from ..reasons import listed
 
 AS_WRITTEN = "the code as written"
 RESIDENT = "resident_s"  # metric of a candidate: seconds of a call whose inputs are on the GPU
-TRAINS = "The script trains it, but inference was raced: for training name a builder and --train."
+TRAINS = (
+    "The script trains it, but inference was raced: "
+    "for training add --train, which may ask for a builder."
+)
 MOST_LISTED = 2  # graph breaks, or candidates that had no turn
 
 

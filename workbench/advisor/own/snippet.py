@@ -28,7 +28,7 @@ def moved(x):
     if isinstance(x, (list, tuple)):
         each = map(moved, x)
         return type(x)(*each) if hasattr(x, "_fields") else type(x)(each)
-    if hasattr(x, "__dict__") and not callable(x):
+    if hasattr(x, "__dict__") and not isinstance(x, (type, torch.nn.Module)):
         y = copy.copy(x)
         for name, value in vars(x).items():
             object.__setattr__(y, name, moved(value))

@@ -175,6 +175,11 @@ class Labelled(NamedTuple):
     labels: torch.Tensor
 
 
+class Graph(SimpleNamespace):
+    def __call__(self) -> None:
+        """It can be called, as the graphs of PyTorch Geometric can."""
+
+
 def test_a_batch_goes_to_the_gpu_where_the_loss_takes_it() -> None:
     picked = case(device="cuda:0", threads=None)
     text = snippet(facts(loss="output, batch"), picked, TRAINING)
@@ -185,9 +190,10 @@ def test_a_batch_goes_to_the_gpu_where_the_loss_takes_it() -> None:
     moved = batch.inputs["held"]
     assert batch.labels.is_meta and moved["a"][0].is_meta and moved["a"][1] == "b"
     assert moved["none"] == [] and not held["a"][0].is_meta
-    graph = SimpleNamespace(nodes=torch.ones(1), labels=[batch.labels], name="g", layer=len)
+    graph = Graph(nodes=torch.ones(1), labels=[batch.labels], name="g", layer=len, kind=Graph)
     there = scope["moved"](graph)
     assert there.nodes.is_meta and there.name == "g" and there.layer is len
+    assert there.kind is Graph
     assert not graph.nodes.is_meta, "the caller's own stays"
     assert "batch = moved(batch)" in text
     assert "batch = moved" not in snippet(facts(loss="output"), picked, TRAINING)

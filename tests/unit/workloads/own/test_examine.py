@@ -121,6 +121,13 @@ def test_images_in_a_list_are_no_batch_of_colours(examined) -> None:
     assert examined("maps")[1]["batch"] == 2, "the first axis of maps in a list is one"
 
 
+def test_a_sequence_whose_state_goes_on_is_no_batch(examined) -> None:
+    for asked, batch in ((None, None), (5, 5)):
+        _, facts = examined("scanning", "states", batch=asked)
+        assert facts["stateful"] and not facts["resizable"]
+        assert facts["batch"] == batch
+
+
 def test_a_module_that_fixes_its_batch_runs_at_that_one(examined) -> None:
     for asked, batch in ((None, None), (2, 2), (4, None)):
         _, facts = examined("fixed", batch=asked)
@@ -180,7 +187,7 @@ def test_float64_takes_far_longer_on_most_gpus(monkeypatch, home, capability, af
     ("name", "code_word", "says"),
     [
         ("not_a_number", "bad_input", "NaN"),
-        ("text_only", "bad_input", r"its output \(str\) holds no tensors"),
+        ("text_only", "bad_input", r"no tensors were found in its output \(str\)"),
         ("asks_for_cuda", "needs_gpu", "modules:asks_for_cuda cannot run on the CPU: (?!modules)"),
         ("without_inputs", "bad_input", "gives no inputs to call its module with"),
         ("without_rows", "bad_input", "the inputs of modules:without_rows hold no values"),

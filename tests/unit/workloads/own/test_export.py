@@ -19,7 +19,7 @@ from workbench.worker.code import Code
 from workloads.lab import samples
 from workloads.own import archive, export
 from workloads.own.reference import Reference, arrays, call
-from workloads.own.subject import subject
+from workloads.own.subject import subject_of
 
 
 @pytest.fixture
@@ -240,6 +240,9 @@ def test_archives_that_cannot_be_used(net_pt2: Path, tmp_path: Path) -> None:
     assert refusal(tmp_path / "none.pt2").code == "bad_input"
     (tmp_path / "text.pt2").write_text("hello")
     assert "not an archive of torch.export" in str(refusal(tmp_path / "text.pt2"))
+    torch.save(nn.Linear(3, 2), tmp_path / "saved.pt2")
+    saved = refusal(tmp_path / "saved.pt2")
+    assert "is a file of torch.save" in str(saved) and "rename it to .pt" in str(saved.hint)
     other = changed(net_pt2, tmp_path / "newer.pt2", "models/model.json", newer)
     assert "--python that wrote it" in str(refusal(other).hint)
     bare = changed(net_pt2, tmp_path / "bare.pt2", "sample_inputs/model.pt", lambda _: b"")
@@ -291,9 +294,9 @@ def numbered(folder: Path, home: str = "cpu") -> Code:
 
 def test_an_archive_moves_with_the_devices_that_its_graph_names(tmp_path: Path) -> None:
     code = numbered(tmp_path)
-    moved = subject(code).on(torch.device("meta"))
+    moved = subject_of(code).on(torch.device("meta"))
     assert moved(torch.zeros(2, 3, device="meta")).is_meta
-    assert moved is not subject(code).module
+    assert moved is not subject_of(code).module
 
 
 def test_a_module_that_lives_on_a_gpu_is_archived_with_its_inputs_there(tmp_path: Path) -> None:
@@ -331,5 +334,5 @@ def test_an_archive_is_examined_on_a_gpu_with_the_devices_that_its_graph_names(
     code = numbered(tmp_path, home="cpu:0")  # another name of the CPU
     moved: list[str] = []
     monkeypatch.setattr(archive, "on", lambda *how: moved.append(how[-1]) or nn.Linear(3, 3))
-    assert isinstance(subject(code).module, nn.Linear)
+    assert isinstance(subject_of(code).module, nn.Linear)
     assert moved == ["cpu:0"]

@@ -201,7 +201,10 @@ def test_the_functions_own_check_decides(code, name: str, error: str, says: str)
         ("drifts", "two equal calls differ"),
         ("unseeded", "its inputs, or arrays of its module, differ each time: seed them"),
         ("of_locked", "its inputs of type Locked may differ each time: seed them"),
-        ("opaque", "its result holds values of type object"),
+        (
+            "opaque",
+            "its result holds values of type object, which only works:opaque.check could judge",
+        ),
         ("leaves_nothing", "it returns nothing"),
     ],
 )

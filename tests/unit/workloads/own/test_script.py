@@ -48,6 +48,7 @@ REQUESTS: dict[str, tuple[str, list[str], float, list[str]]] = {
     "asks": ("scripts/asks.py", [], 60.0, []),
     "inside": ("scripts/inside.py", [], 60.0, []),
     "mapped": ("scripts/mapped.py", [], 60.0, [""]),
+    "compiles": ("scripts/compiles.py", [], 0.2, []),
     "slow_start": ("scripts/lacks.py", ["sleep"], 0.2, []),
 }
 
@@ -324,6 +325,10 @@ def test_a_training_script(outcomes: Outcomes) -> None:
 
 def test_a_training_without_an_optimizer_of_torch_is_one(outcomes: Outcomes) -> None:
     assert outcomes.found["by_hand"]["trains"] == ["Linear"]
+
+
+def test_a_training_that_is_cut_before_its_first_step_is_one(outcomes: Outcomes) -> None:
+    assert outcomes.found["compiles"]["trains"] == ["Compiling"]
 
 
 def test_a_module_in_data_parallel_is_seen_and_handed_over_without_it(outcomes: Outcomes) -> None:

@@ -12,7 +12,7 @@ from checking import fails_with
 from workbench.contract import WorkloadError
 from workbench.worker.code import Code
 from workloads.own.reference import call
-from workloads.own.subject import Subject, _are_equal, built, hash_of, subject
+from workloads.own.subject import Subject, _are_equal, built, hash_of, subject_of
 from workloads.own.tree import Example
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "own"
@@ -47,7 +47,7 @@ def test_weights_that_the_first_worker_has_on_a_gpu_are_compared() -> None:
 
 
 def test_a_builder_may_return_module_args_and_keywords(code) -> None:
-    one = subject(code("keywords"))
+    one = subject_of(code("keywords"))
     example = one.example(None)
     assert list(example.tensors()) == ["0", "scale"]
     assert call(one.copy(), example).tolist() == [[2.0, 2.0]] * 3
@@ -73,18 +73,18 @@ def test_a_module_whose_train_is_no_mode_is_refused_with_the_remedy(code) -> Non
 @pytest.mark.parametrize(("train", "made"), [(False, "return (module, args)"), (True, "dataset()")])
 def test_missing_inputs_have_a_remedy_that_fits(code, train: bool, made: str) -> None:
     with fails_with("bad_input", "gives no inputs", hint=made):
-        subject(code("without_inputs", train=train)).example(None)
+        subject_of(code("without_inputs", train=train)).example(None)
 
 
 def test_the_module_is_evaluated_with_dropout_off(code) -> None:
-    one = subject(code("picture"))
+    one = subject_of(code("picture"))
     assert one.was_training
     assert not any(part.training for part in one.module.modules())
-    assert any(part.training for part in subject(code("picture", train=True)).module.modules())
+    assert any(part.training for part in subject_of(code("picture", train=True)).module.modules())
 
 
 def test_another_worker_gets_the_same_weights_and_inputs(code, tmp_path: Path) -> None:
-    first = subject(code("picture"))
+    first = subject_of(code("picture"))
     given = first.example(4)
     torch.manual_seed(99)
     other = Subject(code("picture"), *built(code("picture", seed=7), first._build, "cpu"))
@@ -93,13 +93,13 @@ def test_another_worker_gets_the_same_weights_and_inputs(code, tmp_path: Path) -
 
 
 def test_a_builder_of_another_module_each_time_is_refused(code, tmp_path: Path) -> None:
-    subject(code("picture"))
+    subject_of(code("picture"))
     with fails_with("bad_input", "builds another module each time"):
         Subject(code("picture"), torch.nn.Linear(2, 2), None)
 
 
 def test_a_device_is_passed_to_the_builder_that_takes_it(code) -> None:
-    one = subject(code("on_device"))
+    one = subject_of(code("on_device"))
     with warnings.catch_warnings(action="ignore"):  # weights have no values there
         made = one.on(torch.device("meta"))
     assert made.where.device.type == "meta"
@@ -107,7 +107,7 @@ def test_a_device_is_passed_to_the_builder_that_takes_it(code) -> None:
 
 
 def test_copies_share_no_weights(code) -> None:
-    one = subject(code("picture"))
+    one = subject_of(code("picture"))
     copy = one.copy()
     with torch.no_grad():
         copy.head.weight.zero_()
@@ -124,11 +124,11 @@ def test_copies_share_no_weights(code) -> None:
 )
 def test_a_builder_that_fails_says_so_in_a_line(code, name, code_word, says) -> None:
     with fails_with(code_word, says):
-        subject(code(name))
+        subject_of(code(name))
 
 
 def test_a_named_module_has_its_inputs_next_to_it(tmp_path: Path) -> None:
-    one = subject(Code("torch", "named:net", str(tmp_path), str(FIXTURES)))
+    one = subject_of(Code("torch", "named:net", str(tmp_path), str(FIXTURES)))
     assert one.takes_batch
     assert one.example(4).args[0].shape == (4, 6)
 
@@ -165,7 +165,7 @@ def inputs(batch): return torch.ones(batch, 6)
 
 def written(tmp_path: Path, name: str, text: str, **options) -> Subject:
     (tmp_path / f"{name}.py").write_text(text)
-    return subject(Code("torch", f"{name}:build", f"{tmp_path}/kept", str(tmp_path), **options))
+    return subject_of(Code("torch", f"{name}:build", f"{tmp_path}/kept", str(tmp_path), **options))
 
 
 def test_inputs_whose_first_axes_differ_make_batches_all_the_same(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_what_a_script_left_in_plain_attributes_goes_to_the_device_too(tmp_path:
 
 
 def test_a_named_module_that_cannot_be_copied_is_refused(code) -> None:
-    one = subject(code("holds_a_lock"))
+    one = subject_of(code("holds_a_lock"))
     of_a_script = Subject(one.code, one.module, None)
     for each in (one, of_a_script):
         with fails_with("bad_input", r"cannot be copied, .* '_thread.lock' object$"):
@@ -264,7 +264,7 @@ def test_a_copy_that_finds_no_memory_is_no_fault_of_the_module(code, monkeypatch
     def full(_: object) -> None:
         raise MemoryError
 
-    one = subject(code("holds_a_lock"))
+    one = subject_of(code("holds_a_lock"))
     monkeypatch.setattr("workloads.own.subject.copy.deepcopy", full)
     with pytest.raises(MemoryError):
         one.copy()
@@ -290,7 +290,7 @@ def test_a_module_is_built_again_at_home_and_with_the_same_buffers(tmp_path: Pat
     home = "cpu:0"  # another name of the CPU
     code = Code("torch", "built_at_home:build", f"{tmp_path}/kept", str(tmp_path), home=home)
     (tmp_path / "built_at_home.py").write_text(BUILT_AT_HOME)
-    one = subject(code)
+    one = subject_of(code)
     fresh = one.copy()
     assert one.namespace.asked == [home, home]
     assert fresh is not one.module and torch.equal(fresh.drawn, one.module.drawn)
@@ -305,7 +305,7 @@ def test_functions_next_to_a_builder_that_a_package_passes_on_are_found(tmp_path
         "def inputs(batch): return torch.ones(batch, 3)\n"
     )
     code = Code("torch", "shop_package:build", str(tmp_path), str(tmp_path))
-    assert subject(code).example(5).args[0].shape == (5, 3)
+    assert subject_of(code).example(5).args[0].shape == (5, 3)
 
 
 @pytest.mark.parametrize(
@@ -334,7 +334,7 @@ def test_a_pickle_finds_its_classes_in_the_folder(tmp_path: Path) -> None:
     made = "import torch, home_net; torch.save((home_net.Net(3, 2), torch.ones(1, 3)), 'net.pt')"
     subprocess.run([sys.executable, "-c", made], cwd=tmp_path, check=True)
     code = Code("torch", "net.pt", f"{tmp_path}/kept", str(tmp_path), pickled=True)
-    assert type(subject(code).module).__name__ == "Net"
+    assert type(subject_of(code).module).__name__ == "Net"
 
 
 @pytest.mark.parametrize("made", ["(i for i in range(3))", "threading.Lock()"])

@@ -8,7 +8,7 @@ import torch
 from workbench.contract import WorkloadError
 from workbench.worker.code import Code
 from workloads.own.reference import call
-from workloads.own.subject import as_example, hash_of, subject
+from workloads.own.subject import as_example, hash_of, subject_of
 from workloads.own.tree import Example, mapped, tensors
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "own"
@@ -22,7 +22,7 @@ def code(tmp_path: Path):
 
 
 def test_a_batch_repeats_or_leaves_out_rows(code) -> None:
-    one = subject(code("mixes_rows"))
+    one = subject_of(code("mixes_rows"))
     rows = one.example(None).args[0]
     assert one.own_batch == 4
     assert torch.equal(one.example(2).args[0], rows[:2])
@@ -30,13 +30,13 @@ def test_a_batch_repeats_or_leaves_out_rows(code) -> None:
 
 
 def test_inputs_of_the_builder_make_every_batch(code) -> None:
-    one = subject(code("linear"))
+    one = subject_of(code("linear"))
     assert one.takes_batch and one.own_batch == 1
     assert one.example(5).args[0].shape == (5, 6)
 
 
 def test_inputs_without_a_common_axis_have_one_batch_only(code) -> None:
-    one = subject(code("unlike_axes"))
+    one = subject_of(code("unlike_axes"))
     assert one.own_batch is None
     with pytest.raises(WorkloadError, match="share no first axis"):
         one.example(3)
@@ -71,7 +71,9 @@ def test_a_dictionary_whose_keys_no_parameter_has_is_one_argument(forward, is_ar
 
 
 def test_tensors_are_found_in_every_container(code) -> None:
-    output = call(subject(code("containers")).copy(), subject(code("containers")).example(None))
+    output = call(
+        subject_of(code("containers")).copy(), subject_of(code("containers")).example(None)
+    )
     assert list(tensors(output)) == ["0", "1.first", "1.rest.0", "1.rest.1.last"]
     doubled = mapped(output, lambda tensor: 2 * tensor)
     assert type(doubled) is type(output)
@@ -93,7 +95,7 @@ def test_the_hash_sees_values_types_and_shapes() -> None:
 
 
 def test_inputs_without_a_parameter_have_their_own_batch(code) -> None:
-    one = subject(code("fixed_inputs"))
+    one = subject_of(code("fixed_inputs"))
     assert one.own_batch == 5 and not one.takes_batch
     assert one.example(7).args[0].shape == (7, 6)
 
@@ -110,13 +112,13 @@ def test_inputs_that_take_no_batch_by_position_have_their_own(tmp_path: Path, in
     text = "import torch\nfrom functools import partial\nbuild = lambda: torch.nn.Linear(6, 2)\n"
     name = f"net_of_five_{len(inputs)}"
     (tmp_path / f"{name}.py").write_text(f"{text}inputs = {inputs}\n")
-    one = subject(Code("torch", f"{name}:build", str(tmp_path), str(tmp_path)))
+    one = subject_of(Code("torch", f"{name}:build", str(tmp_path), str(tmp_path)))
     assert one.own_batch == 5 and not one.takes_batch
 
 
 def test_inputs_of_another_batch_than_asked_are_refused(code) -> None:
     with pytest.raises(WorkloadError, match=r"inputs\(3\) of .* makes a batch of 4"):
-        subject(code("wrong_batch")).example(3)
+        subject_of(code("wrong_batch")).example(3)
 
 
 def test_inputs_are_made_at_the_batch_that_is_asked_for_at_their_own_or_at_a_usual_one(
@@ -133,7 +135,7 @@ def test_inputs_are_made_at_the_batch_that_is_asked_for_at_their_own_or_at_a_usu
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         folder.mkdir()
         code = Code("torch", f"{module}:build", str(folder), str(tmp_path), **options)
-        return subject(code).own_batch
+        return subject_of(code).own_batch
 
     assert batch_of("plain_net") == 1
     assert batch_of("plain_net", train=True) == 32

@@ -1,5 +1,6 @@
 """Training of a user's module: what the user's functions mean, the step, its data, its check."""
 
+import signal
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from own_training import (
     BATCH,
     Numbers,
     Stub,
+    code_in,
     convolved,
     dropped,
     examined,
@@ -22,7 +24,10 @@ from own_training import (
 from torch import nn
 
 from workbench.contract import kind_of
-from workloads.own import training
+from workloads.own import script, training
+from workloads.own.calls import ENOUGH, Run
+from workloads.own.subject import Subject
+from workloads.own.training_parts import TrainingParts
 
 
 @pytest.mark.parametrize("make", [dropped, convolved])
@@ -110,6 +115,13 @@ def test_inputs_that_a_call_changes_are_fresh_in_each_step(tmp_path: Path) -> No
     weights_after(task_of(one, tmp_path), 3)
     examined(one, tmp_path)
     assert torch.equal(one.args[0], torch.ones(BATCH, 3))
+
+
+def test_an_input_that_comes_twice_stays_one(tmp_path: Path) -> None:
+    rows = torch.ones(BATCH, 3)
+    one = Stub(nn.Bilinear(3, 3, 1), rows, rows, loss=lambda output: output.mean())
+    first, second = task_of(one, tmp_path)._moved(one.example(None)).args
+    assert first is second and first is not rows
 
 
 def test_a_module_in_evaluation_mode_is_trained_in_training_mode(tmp_path: Path) -> None:
@@ -253,3 +265,49 @@ def test_what_a_step_draws_counts_as_the_error_of_eager_itself(tmp_path: Path) -
     found = task_of(one, tmp_path).check()
     assert found.metric == "none"
     assert "eager differs from itself" in found.reference
+
+
+def test_a_script_hands_over_its_loss_its_optimizer_and_a_target(tmp_path: Path) -> None:
+    net, judge, target = nn.Linear(3, 2), nn.CrossEntropyLoss(), torch.tensor([0, 1, 0])
+    groups = [{"params": [net.weight]}, {"params": [net.bias], "lr": 0.1}]
+    optimizer = torch.optim.SGD(groups, lr=0.5, momentum=0.9)
+    ran = Run()
+    with ran.watched(60.0):
+        for _ in range(2):
+            judge(net(torch.ones(3, 3)), target).backward()
+            optimizer.step()
+    code = replace(code_in(tmp_path), target="train.py")
+    assert script.hand_over(script.choose(ran), ran, code) is None
+    one = Subject(code, *script.received(code))
+    facts = training.examine(code, one)
+    assert facts["loss"] == "output, batch[-1]"
+    assert training.ONE_GROUP in facts["notes"]
+    assert not any("optimizer of a script" in note for note in facts["notes"])
+    assert TrainingParts(one).optimiser(one.module).defaults["momentum"] == 0.9
+    assert torch.equal(one.example(None).args[1], target)
+    kept = next(one.found("optimizer"))
+    assert not kept.state and not any(group["params"] for group in kept.param_groups)
+
+
+def test_only_a_loss_that_gets_the_output_itself_is_known() -> None:
+    net, judge, target = nn.Linear(3, 2), nn.CrossEntropyLoss(), torch.tensor([0, 1])
+    ran = Run()
+    with ran.watched(60.0):
+        judge(net(torch.ones(2, 3)).relu(), target)
+        net(torch.ones(4, 3))
+        judge(net(torch.ones(2, 3)), target)
+        net(torch.ones(4, 3))
+        net(torch.ones(4, 3))
+    assert not ran.modules[0].is_judged, "its most frequent inputs have no target"
+
+
+@pytest.mark.parametrize(("wanted", "is_cut"), [("", True), ("ReLU", False)])
+def test_a_training_whose_steps_are_known_is_cut_halfway(wanted: str, is_cut: bool) -> None:
+    net, ran = nn.Linear(3, 2), Run(wanted)
+    with ran.watched(60.0):
+        for _ in range(ENOUGH):
+            nn.ReLU()(net(torch.ones(2, 3))).sum().backward()
+        signal.raise_signal(signal.SIGALRM)
+        net(torch.ones(2, 3))
+    assert (ran.cut, ran.limit_s) == (is_cut, 30.0 if is_cut else 60.0)
+    assert ran.modules[0].calls == ENOUGH + (not is_cut)

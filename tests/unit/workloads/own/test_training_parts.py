@@ -27,7 +27,7 @@ from workbench.contract import Case, Setup, WorkloadError
 from workbench.worker.code import Code
 from workloads.own import training
 from workloads.own.save import _inputs
-from workloads.own.subject import subject
+from workloads.own.subject import subject_of
 from workloads.own.training_parts import NO_BUILDER, TAKE_TARGET, TrainingParts, maker_of
 from workloads.own.tree import Example
 
@@ -269,11 +269,11 @@ def test_a_users_file_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(torch, "seed", lambda: 3)
     code = Code("torch", "trained:build", str(tmp_path), str(FIXTURES), train=True)
     setup = Setup(files={"code": code.as_text()})
-    facts = training.examine(code, subject(code))
+    facts = training.examine(code, subject_of(code))
     assert facts["impossible"] == {}
     assert facts["data"] == "dataset"
     case = Case("own", "cpu", "torch", "bf16", None, 1, 8, {"batches": 2}, "fused", {"workers": 0})
-    task = training.Training(case, setup, code, subject(code))
+    task = training.Training(case, setup, code, subject_of(code))
     task.activate()
     assert task.check().value <= task.check().limit
     task.step()
@@ -303,9 +303,9 @@ def test_an_optimizer_whose_parameters_python_does_not_know_is_called_with_the_w
         __signature__ = "unknown"  # as with some functions of C, `inspect` raises an error
 
     parts = TrainingParts(supervised(optimizer=Odd))
-    assert type(parts.optimiser(parts.one.module)) is Odd
+    assert type(parts.optimiser(parts.subject.module)) is Odd
     with fails_with("unsupported", "its optimizer Odd has no fused form"):
-        parts.optimiser(parts.one.module, fused=True)
+        parts.optimiser(parts.subject.module, fused=True)
 
 
 def test_a_module_that_torch_jit_has_compiled_is_refused() -> None:

@@ -24,7 +24,7 @@ def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         raise LoadedError
 
     monkeypatch.setattr(export, "preload", lambda folder: found.append("exporter"))
-    monkeypatch.setattr(workload, "subject", subject)
+    monkeypatch.setattr(workload, "subject_of", subject)
     return found
 
 
