@@ -130,7 +130,8 @@ class TransferTask(TorchTask):
         self.streams: list[Any] = []
         if self.device.type in STREAMING and len(self.copies) + len(self.factors) > 1:
             self.streams = [self.library.Stream(self.device) for _ in self.copies]
-        self.finishes = self.waits and not self.streams
+        # The end of a copy from pageable memory may still be on its way.
+        self.finishes = self.waits and not (self.streams or self.non_blocking)
 
     def _placed(self, hosted: Any, place: str) -> Any:
         """`hosted` itself or a copy of it, in the memory called `place`."""

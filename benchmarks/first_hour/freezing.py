@@ -14,6 +14,7 @@ from .truth import product, say, smi, wall
 PAUSES_S = (0.05, 0.2, 1.0, 5.0, 20.0)
 SERVER = [sys.executable, "-m", "benchmarks.first_hour.freezing", "serve"]
 SETTLED = 1.05  # steps within 5 % of the final ones
+MOST_QUEUED = 400  # well below the about 1000 launches that fill a queue
 
 
 def frozen() -> None:
@@ -39,7 +40,7 @@ def frozen() -> None:
         settled = next((i for i in range(395) if max(steps[i : i + 5]) < limit), 400)
         facts = {"first_ms": steps[:4], "steps": settled, "ms": sum(steps[:settled])}
         say("resumed", frozen_s=pause_s, clock_before=clock, **facts)
-    tell("queue 400")
+    tell("queue 2")
     time.sleep(0.3)
     os.kill(child.pid, signal.SIGSTOP)
     busy = []
@@ -53,7 +54,7 @@ def frozen() -> None:
 
 
 def serve() -> None:
-    """Answers `frozen`: `steps N` times N short products, `queue N` queues N long ones at once."""
+    """Answers `frozen`: `steps N` times N short products, `queue N` queues long ones for N s."""
     import torch
 
     for line in sys.stdin:
@@ -66,8 +67,9 @@ def serve() -> None:
         step = product(12288, "bf16")  # few and long: a full queue would block the host
         step()
         torch.cuda.synchronize()
+        [step_s] = wall(lambda step=step: (step(), torch.cuda.synchronize()), 1)
         began = time.perf_counter()
-        for _ in range(int(number)):
+        for _ in range(min(MOST_QUEUED, round(int(number) / step_s))):
             step()
         issued_s = time.perf_counter() - began
         torch.cuda.synchronize()

@@ -2,6 +2,7 @@
 
 import re
 from functools import partial
+from math import inf
 from typing import Any
 
 from .evidence import Evidence, NotTried, number
@@ -107,7 +108,7 @@ cost = Range(6, 14, "us")
 fact("W1 cause", "timing a short step with events", cost, "overhead", "timing", "added_us")
 
 
-@finding("W2 cause", "issue time in a full queue over an empty one", Range(3, 20))
+@finding("W2 cause", "issue time in a full queue over an empty one", Range(3, inf))
 def queue_fills(seen: Evidence) -> float:
     few, many = (seen.fact("overhead", "queue", launches=n)["issue_us"] for n in (50, 3000))
     return number(many) / number(few)

@@ -282,7 +282,8 @@ def _health(gpu: Gpu, machine: Machine, name: str) -> Iterator[Check]:
     if has_slot and 0 < (link.max_generation or 0) < (link.gpu_max_generation or 0):
         message = f"slot is PCIe {link.max_generation}.0, card supports {link.gpu_max_generation}.0"
         yield Check(name, WARN, message, "use a faster slot or check the BIOS settings")
-    if is_real and gpu.persistence is False and machine.os.container is None:
+    may_stay_awake = is_real and not gpu.is_laptop and machine.os.container is None
+    if may_stay_awake and gpu.persistence is False:
         message = "persistence mode is off: the first use after a pause takes seconds"
         yield Check(name, WARN, message, "sudo nvidia-smi -pm 1, or run nvidia-persistenced")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ..contract import kind_of
 from ..planning.scenario import Scenario
 from ..records.events import BlockMeasured
 from ..report.candidate import Candidate
@@ -14,6 +15,7 @@ from .elimination import Standings, groups
 from .limits import is_admissible
 
 ROUNDS_TO_MEASURE = 15  # in a plain run: about 3 s per candidate, since clocks drift over seconds
+ROUNDS_OF_ONE_ON_A_GPU = 30  # its energy counter covers it alone, and needs five whole seconds
 STEADY_WIDTH = 0.02  # relative half-width of the median's interval at which sampling may end
 ENOUGH_SAMPLES = 10
 ROUNDS_FOR_PLATEAU = 10
@@ -27,7 +29,9 @@ def is_over(standings: Standings) -> bool:
     """Whether nothing is left to decide and the medians are known well enough."""
     candidates, rounds = standings.candidates, standings.rounds
     if not standings.plan.decides:  # the medians themselves are the result
-        is_known = rounds >= ROUNDS_TO_MEASURE and all(map(is_steady, candidates))
+        is_alone = len(candidates) == 1 and not kind_of(candidates[0].case.device).on_host
+        least = ROUNDS_OF_ONE_ON_A_GPU if is_alone else ROUNDS_TO_MEASURE
+        is_known = rounds >= least and all(map(is_steady, candidates))
         return is_known and all(map(repeats, candidates))
     if rounds < stats.MIN_PAIRS or not is_decided(candidates, standings.scenario):
         return False

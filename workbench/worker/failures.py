@@ -17,7 +17,9 @@ MEMORY_MARKS = (
     "RESOURCE_EXHAUSTED",  # XLA
     "CUBLAS_STATUS_ALLOC_FAILED",
     "CUDNN_STATUS_ALLOC_FAILED",
+    "CUDA_ERROR_OUT_OF_MEMORY",  # Numba
 )
+MEMORY_TYPES = ("OutOfMemory", "ResourceExhausted")  # torch and CuPy, TensorFlow
 _STYLES = re.compile(r"\x1b\[[\d;]*m")  # torch prints parts of some messages in bold
 # The process cannot use its GPU any more.
 FATAL_MARKS = (
@@ -29,6 +31,9 @@ FATAL_MARKS = (
     "CUBLAS",
     "device-side assert",
     "illegal memory access",
+    "CUDA_ERROR_ILLEGAL_ADDRESS",  # Numba
+    "CUDA_ERROR_LAUNCH_FAILED",
+    "unspecified launch failure",
 )
 # torch appends the state of its allocator and advice to the line that reports a full GPU.
 _MEMORY_DETAILS = re.compile(
@@ -92,7 +97,7 @@ def first_line(error: BaseException) -> str:
 def is_out_of_memory(error: BaseException) -> bool:
     return (
         isinstance(error, MemoryError)
-        or "OutOfMemory" in type(error).__name__
+        or any(name in type(error).__name__ for name in MEMORY_TYPES)
         or any(mark in str(error) for mark in MEMORY_MARKS)
     )
 

@@ -75,6 +75,12 @@ def test_the_power_limit_of_a_laptop_is_its_firmwares() -> None:
     assert "nvidia-smi" not in (check.remedy or "")
 
 
+def test_the_gpu_of_a_laptop_may_sleep() -> None:
+    name = "NVIDIA GeForce RTX 4060 Laptop GPU"
+    card = msgspec.structs.replace(HEALTHY, name=name, persistence=False)
+    assert bad(examine(with_gpu(card), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)) == {}
+
+
 def test_readings_that_are_missing_are_no_complaint() -> None:
     blank = Gpu(0, "cuda:0", "GPU-1", None, "NVIDIA GB10", compute_capability="12.1")
     found = examine(with_gpu(blank), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)

@@ -9,7 +9,7 @@ from builders import case, report, scenario, steady
 from fakes import CPU_A, CPU_B, CPU_C, standings
 
 from workbench.advisor import stopping
-from workbench.contract import Accuracy
+from workbench.contract import Accuracy, Case
 from workbench.records.document import SetupTimes
 from workbench.report.measurements import measurement_warnings
 
@@ -114,3 +114,13 @@ def test_a_race_ends_while_only_the_time_of_a_third_is_uncertain() -> None:
     assert stopping.is_over(standings(third, rounds=8))
     second = field({CPU_A: steady(1.0), CPU_C: loser})
     assert not stopping.is_over(standings(second, rounds=8))
+
+
+@pytest.mark.parametrize(("rounds", "ended"), [(15, [CPU_A]), (30, [CPU_A, GPU])])
+def test_one_candidate_on_a_gpu_is_measured_until_its_energy_counter_can_count(
+    rounds: int, ended: list[Case]
+) -> None:
+    plain = scenario(textbook=None)
+    for one in (CPU_A, GPU):
+        alone = field({one: steady(1.0, rounds)}, gpus=["cuda:0"], row=plain)
+        assert stopping.is_over(standings(alone, plain, rounds=rounds)) == (one in ended)

@@ -103,6 +103,15 @@ def test_a_card_that_does_otherwise_refutes_it(
     assert exit_code(judge(Evidence(tmp_path))) == SOME_REFUTED
 
 
+def test_a_slower_card_without_fp8_refutes_nothing_by_that(tmp_path: Path) -> None:
+    peaks = {"fp32": 7e12, "fp16": 4e13, "int8": 9e13}
+    slow = changed("overhead", "2/issue_us", 600.0)
+    slow |= changed("ceilings", "ceilings/devices/1/peak_ops_per_s", peaks)
+    outputs.write(tmp_path, "Tesla T4", slow)
+    found = answers(tmp_path)
+    assert {found["W2 cause"].split(":")[0], found["M3 peaks"].split(":")[0]} == {"confirmed"}
+
+
 @pytest.mark.parametrize(
     ("step", "output", "finding", "words"),
     [

@@ -24,6 +24,11 @@ def test_a_full_gpu_is_told_without_what_torch_adds_in_the_same_line() -> None:
         assert described["code"] == "no_memory"
 
 
+def test_tensorflow_names_a_full_gpu_by_its_type() -> None:
+    error = type("ResourceExhaustedError", (Exception,), {})("failed to allocate memory [Op:Mul]")
+    assert describe(error)["code"] == "no_memory"
+
+
 def test_a_first_line_that_only_announces_the_cause_is_followed_by_it() -> None:
     text = "Error(s) in loading state_dict for Net:\n\tMissing key(s) in state_dict: a, b.\n\tMore"
     described = describe(RuntimeError(text))["message"]
@@ -44,7 +49,11 @@ def test_bold_print_is_left_out_of_a_message() -> None:
         ("HIP error: an illegal memory access was encountered", "failed", True, "suspect the GPU"),
         ("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED", "failed", True, "suspect the GPU"),
         ("CUBLAS failure 13: CUBLAS_STATUS_EXECUTION_FAILED", "failed", True, "suspect the GPU"),
+        ("Call to cuMemcpyDtoH results in CUDA_ERROR_ILLEGAL_ADDRESS", "failed", True, "suspect"),
+        ("Call to cuMemcpyDtoH results in CUDA_ERROR_LAUNCH_FAILED", "failed", True, "suspect"),
+        ("cudaErrorLaunchFailure: unspecified launch failure", "failed", True, "suspect"),
         ("CUDA error: out of memory", "no_memory", False, "smaller"),
+        ("Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY", "no_memory", False, "smaller"),
         ("NVML_SUCCESS == r INTERNAL ASSERT FAILED at a.cpp", "no_memory", False, "smaller"),
         ("CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate", "no_memory", False, "smaller"),
         ("CUDA error: no kernel image is available", "unsupported_device", True, "doctor"),

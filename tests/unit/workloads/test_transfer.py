@@ -58,6 +58,12 @@ def test_only_pinned_non_blocking_copies_do_not_wait(direction: str) -> None:
     assert not prepared(case_of(direction="within")).waits
 
 
+@pytest.mark.parametrize("direction", ["to_device", "to_host"])
+def test_a_latency_includes_the_end_of_a_non_blocking_copy(direction: str) -> None:
+    done = [mode for mode in MODES if prepared(case_of(direction=direction, mode=mode)).finishes]
+    assert done == [None, "pinned-blocking"]
+
+
 @pytest.mark.parametrize("direction", ["within", "peer"])
 def test_without_host_memory_there_is_only_one_mode(direction: str) -> None:
     with pytest.raises(WorkloadError, match="no host memory") as caught:
