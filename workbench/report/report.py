@@ -27,6 +27,7 @@ from ..records.document import (
     Summary,
     Sweep,
     Trace,
+    Unanswered,
 )
 from ..records.machine import GpuReading, HostReading, Machine, Software
 from ..records.model import ModelReport
@@ -308,6 +309,11 @@ class Report:
             largest_batches=list(self.largest_batches),
             model=self.model and msgspec.structs.replace(self.model, built=list(self.model.built)),
             code=self.code and msgspec.structs.replace(self.code),
+            unanswered=[
+                Unanswered(*(getattr(row.plan, name) for name in Unanswered.__struct_fields__))
+                for row in self.asked_rows
+                if row.plan.owes_verdict and row.verdict is None
+            ],
         )
 
 
