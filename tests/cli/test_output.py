@@ -94,6 +94,7 @@ def test_detect_and_list_have_json(cli) -> None:
     assert all("pip install" in each["install"] for each in backends)
     assert next(e["version"] for e in backends if e["name"] == "torch")
     listed = json.loads(cli("list", "--json").stdout)
+    assert listed["schema_version"] == 1
     assert [row["id"] for row in listed["scenarios"]][:2] == ["training", "realtime"]
     assert "spin" in [workload["name"] for workload in listed["workloads"]]
 

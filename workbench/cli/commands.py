@@ -246,7 +246,8 @@ def list_(file: str | None, backends: bool, as_json: bool) -> None:
         for each in usable.values()
     ]
     problems = {name: str(error) for name, error in broken.items()}
-    echo_json({"scenarios": list(rows.values()), "workloads": described, "broken": problems})
+    parts = {"scenarios": list(rows.values()), "workloads": described, "broken": problems}
+    echo_json({**head("list"), **parts})
 
 
 def show_backends(*, as_json: bool) -> None:
@@ -268,7 +269,7 @@ def show_backends(*, as_json: bool) -> None:
         version = software.packages[package].version if package else None
         rows.append({"name": name, "version": version, "install": backend.install})
     if as_json:
-        echo_json({"backends": rows, "broken": broken})
+        echo_json({**head("list"), "backends": rows, "broken": broken})
         return
     wide = max(len(name) for name in catalog.backends())
     facts = [fact(f"{'Backend':{wide}}  Version", "Installed by")]

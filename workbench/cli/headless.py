@@ -9,7 +9,7 @@ from ..engine.engine import Engine
 from ..engine.exit_codes import CUT_SHORT, FAILED
 from ..export.formats import DOCUMENT, FORMATS, document
 from ..export.view.events import log_line
-from ..export.view.words import reason_text
+from ..export.view.words import ENDED_BY, reason_text
 from ..files.write import Target, send
 from ..planning.plan import RowPlan
 from ..planning.request import Request
@@ -74,11 +74,14 @@ def say_why(report: Report, code: int, *, is_logged: bool = True) -> None:
 
 def unmeasured(report: Report) -> list[tuple[Row, str]]:
     """Each row that has no measurement, with the first reason."""
-    found, searched = [], {each.case for each in report.largest_batches}
+    found, searched = [], {each.case: each for each in report.largest_batches}
     for row in report.asked_rows:
-        if not searched.isdisjoint(each.case.id for each in row.candidates):
-            continue  # the search for the largest batch has no measurements
-        if not any(candidate.blocks for candidate in row.candidates):
+        ended = [searched[c.case.id] for c in row.candidates if c.case.id in searched]
+        if ended:  # the search for the largest batch has no measurements
+            if not any(each.batch for each in ended):
+                cause = ENDED_BY.get(ended[0].ended_by, ended[0].ended_by)
+                found.append((row, f"no batch of {row.plan.scenario} was found to fit: {cause}"))
+        elif not any(candidate.blocks for candidate in row.candidates):
             why = next((c.reason for c in row.candidates if c.reason is not None), None)
             said = f": {reason_text(why)}" if why is not None else ""
             found.append((row, f"nothing was measured for {row.plan.scenario}{said}"))

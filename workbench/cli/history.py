@@ -204,7 +204,7 @@ def export(run: str, svg: str | None, anonymize: bool, **files: str | None) -> N
 
     named = {form: to for form, to in files.items() if to is not None}
     if not (named or svg) or [*named.values()].count("-") > 1:
-        raise UsageError(f"choose from --svg DIR, --{', --'.join(files)}; one may go without FILE")
+        raise UsageError(f"choose from --svg DIR, --{', --'.join(FILES)}; one may go without FILE")
     folder = new_folder("--svg", Path(svg)) if svg is not None else None
     targets = {
         form: None if to == "-" else target(f"--{form}", Path(to), opened=True)

@@ -119,7 +119,9 @@ def refuse(error: OSError) -> None:
 
 
 def internal(error: Exception) -> None:
-    """End with an internal error."""
+    """End with an internal error, or with one line if the words to complete are no shell's."""
+    if "_WORKBENCH_COMPLETE" in os.environ and isinstance(error, KeyError | ValueError):
+        fail("completion needs COMP_WORDS and COMP_CWORD as a shell sets them", USAGE)
     with suppress(BrokenPipeError):
         say_bug(error)
     sys.exit(FAILED)

@@ -42,9 +42,11 @@ def _parts(section: Section) -> Iterator[str]:
         titles = [inert(column.title) for column in section.columns]
         lines = [titles, rule, *([*map(inert, row)] for row in section.rows)]
         yield "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    if section.remarks:
-        parts = (filter(None, remark) for remark in section.remarks)
-        yield "\n".join(f"- {': '.join(map(inert, part))}" for part in parts)
+    if section.remarks:  # one without a label belongs to the one above it
+        yield "\n".join(
+            f"- {inert(label)}: {inert(text)}" if label else f"  - {inert(text)}"
+            for label, text in section.remarks
+        )
     if section.code:
         code = clean(section.code)
         fence = max(["```", *(f"{run}`" for run in re.findall("`+", code))], key=len)

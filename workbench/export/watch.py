@@ -17,7 +17,7 @@ def header(machine: Machine) -> list[str]:
 
 
 def line(snapshot: Snapshot) -> str:
-    """`12:00:01  cpu 37 %, 2500 MHz | gpu 0 98 %, 1980 MHz, 650 W`, without unknown readings."""
+    """`12:00:01Z  cpu 37 %, 2500 MHz | gpu 0 98 %, 1980 MHz, 650 W`, without unknown readings."""
     host = snapshot.host
     parts = [_device("cpu", host, host.frequency_mhz, host.memory_available_bytes, "free")]
     for gpu in snapshot.gpus:
@@ -26,7 +26,7 @@ def line(snapshot: Snapshot) -> str:
         parts.append(", ".join([text, *held]))
     if snapshot.gap is not None:
         parts.append(f"GPUs: {snapshot.gap.message}")
-    return f"{snapshot.time[11:19]}  {' | '.join(parts)}"
+    return f"{snapshot.time[11:19]}Z  {' | '.join(parts)}"
 
 
 def _device(

@@ -19,7 +19,7 @@ def unknown(noun: str, given: str, choices: Iterable[str]) -> UsageError:
     """`unknown workload 'matmull'; did you mean matmul? Choices: ...`."""
     import difflib  # slow to import, and only wrong names need it
 
-    listed = list(choices)
+    listed = list(dict.fromkeys(choices))  # a workload and a scenario may share a name
     close = difflib.get_close_matches(given, listed, n=1)
     hint = f"; did you mean {close[0]}?" if close else "."
     named = shown(repr(given), 60)

@@ -284,7 +284,7 @@ class Run(msgspec.Struct, frozen=True):
     id: str
     started_at: str  # ISO 8601, UTC
     finished_at: str | None
-    duration_s: float | None
+    duration_s: float | None  # since the start of the process, thus before `started_at`
     status: str  # "running", "paused", "done", "failed", "cancelled", "incomplete"
     budget_s: float | None
     overhead: Overhead | None = None
@@ -327,6 +327,19 @@ class Summary(msgspec.Struct, frozen=True):
     basis: str | None = None  # see `Verdict`; None in a document of an earlier version
 
 
+class Unanswered(msgspec.Struct, frozen=True):
+    """A row that was planned for a verdict and has none, as after a kill."""
+
+    scenario: str
+    title: str
+    question: str
+    textbook: str | None
+    objective: str
+    # Precisions that race among themselves and are never picked.
+    reference_only: list[str] = msgspec.field(name="apart")
+    reproduce: str  # command that measures this row again
+
+
 class Document(msgspec.Struct, kw_only=True):
     """The whole JSON document."""
 
@@ -345,3 +358,4 @@ class Document(msgspec.Struct, kw_only=True):
     largest_batches: list[LargestBatch] = []
     model: ModelReport | None = None  # only with `advise --model`
     code: CodeReport | None = None  # only with --torch, --function or --command
+    unanswered: list[Unanswered] = []

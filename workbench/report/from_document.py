@@ -1,14 +1,10 @@
 """The report of a run from its JSON document."""
 
-import tomllib
 from collections.abc import Collection, Iterator, Sequence
-from functools import cache
-from typing import Any
 
 import msgspec
 
 from .. import catalog
-from ..assets import path as asset
 from ..contract import Workload
 from ..records import events as ev
 from ..records.document import Document, Measurement
@@ -69,7 +65,7 @@ def _rows(document: Document) -> Iterator[Row]:
         groups.setdefault(_scenario(measured), []).append(measured)
     verdicts = {verdict.scenario: verdict for verdict in document.verdicts}
     axes = {sweep.scenario or sweep.workload: list(sweep.axes) for sweep in document.sweeps}
-    own = "--scenarios" in document.tool.command  # a user's file may reuse an id
+    planned = {each.scenario: msgspec.structs.asdict(each) for each in document.unanswered}
     for scenario, group in groups.items():
         verdict, searched = verdicts.get(scenario), scenario.partition("[")[0]
         if verdict is None and searched in verdicts:  # a point of that scenario's crossover
@@ -77,8 +73,7 @@ def _rows(document: Document) -> Iterator[Row]:
         else:
             swept = [] if verdict else axes.get(group[0].case.workload, [])
             plan = _plan(scenario, group, verdict, swept)
-            shipped = None if verdict or own else _shipped().get((scenario, plan.workload))
-            plan = msgspec.structs.replace(plan, **(shipped or {}))
+            plan = msgspec.structs.replace(plan, **planned.get(scenario, {}))
         yield _row(plan, group, verdict)
 
 
@@ -124,23 +119,6 @@ def _plan(
         prices=verdict.prices if verdict else {},
         what_if=[answer.uncompared_yet() for answer in verdict.what_if] if verdict else [],
     )
-
-
-@cache
-def _shipped() -> dict[tuple[str, str], dict[str, Any]]:
-    """The fields that the document of a row without a verdict lacks, by scenario and workload, for
-    shipped ones."""
-    tables = tomllib.loads(asset("scenarios.toml").read_text("utf-8"))["scenario"]
-    return {
-        (table["id"], table["workload"]): {
-            "title": table["title"],
-            "question": table["question"],
-            "textbook": table.get("textbook", ""),
-            "objective": table["objective"],
-            "reference_only": table.get("apart", []),
-        }
-        for table in tables
-    }
 
 
 def _built_in(name: str) -> Workload | None:
@@ -223,6 +201,9 @@ def contradictions(document: Document) -> Iterator[str]:
     for place, found in enumerate(document.largest_batches):
         if found.case not in ids:
             yield f"largest_batches[{place}].case is {found.case!r}, which was not measured"
+    for place, row in enumerate(document.unanswered):
+        if row.objective not in OBJECTIVES:
+            yield f"unanswered[{place}].objective is {row.objective!r}, which is unknown"
     yield from _wrong_verdicts(document.verdicts, ids)
 
 

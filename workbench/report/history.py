@@ -7,7 +7,7 @@ killed one leaves the old index.  The digest at its end shows damage.
 import fcntl
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
 
@@ -135,7 +135,7 @@ def summary_of(path: Path) -> RunSummary:
         report = Report.of(journal.read(path, OF_INTEREST))
         started, finished = report.started, report.finished
         assert started is not None  # a journal begins with it
-        datetime.fromisoformat(started.started_at).astimezone()  # raises what it cannot convert
+        datetime.fromisoformat(started.started_at).astimezone(UTC)  # raises what it cannot convert
     except (JournalError, LookupError, ValueError, OverflowError) as error:
         problem = str(error).removeprefix(str(path)).strip(", ")
         return RunSummary(shown(path.stem), "unreadable", reason=shown(problem))

@@ -107,12 +107,12 @@ def read(path: Path, only: Collection[str] = ()) -> list[ev.AnyEvent]:
                     msgspec.json.decode(line, type=msgspec.Raw)
                     continue
                 event = ev.decode(printable_json(line))
+                if absurd := absurdity(event):
+                    raise msgspec.ValidationError(absurd)
             except UNREADABLE as error:
                 if line.endswith(b"\n") and events:  # else its writer died, or it is no journal
                     events.append(_damaged(number, error, events[-1].at_s))
                 break
-            if absurd := absurdity(event):
-                raise JournalError(f"{path}, line {number}: {shown(absurd)}")
             if isinstance(event, ev.BlockMeasured):
                 event = _packed(event, names)
             events.append(event)

@@ -298,6 +298,13 @@ class Report:
             largest_batches=list(self.largest_batches),
             model=self.model and msgspec.structs.replace(self.model, built=list(self.model.built)),
             code=self.code and msgspec.structs.replace(self.code),
+            unanswered=[
+                doc.Unanswered(
+                    *(getattr(row.plan, name) for name in doc.Unanswered.__struct_fields__)
+                )
+                for row in self.asked_rows
+                if row.plan.owes_verdict and row.verdict is None
+            ],
         )
 
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from workbench.cli import completion
-from workbench.cli.main import cli
+from workbench.cli.main import cli, main
 
 IDS = ["20261120-080000-aaaa", "20261121-080000-bbbb", "20261122-080000-cccc"]
 NEWEST_FIRST = ["last", *reversed(IDS)]
@@ -142,6 +142,19 @@ def test_each_shell_has_a_script(shell: str) -> None:
     if program := shutil.which(shell):
         checked = subprocess.run([program, "-n"], input=done.stdout, capture_output=True, text=True)
         assert (checked.returncode, checked.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("words", [{}, {"COMP_WORDS": "workbench open", "COMP_CWORD": "two"}])
+def test_words_that_no_shell_sets_are_one_line(words, monkeypatch, capsys) -> None:
+    for name, value in {"_WORKBENCH_COMPLETE": "bash_complete", **words}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "argv", ["workbench"])
+    monkeypatch.setattr(sys.modules["__main__"], "__package__", None)
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert capsys.readouterr().err == (
+        "workbench: completion needs COMP_WORDS and COMP_CWORD as a shell sets them\n"
+    )
 
 
 def test_bash_itself_completes_a_run(tmp_path: Path, state: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from builders import case, eventful, report
+from msgspec.structs import replace
 
 from workbench.cli.headless import EventWriter, log_writer, save, say_why, unmeasured
 from workbench.engine.exit_codes import CUT_SHORT, FAILED, OK
@@ -83,6 +84,10 @@ def test_stderr_gets_failures_and_with_verbose_the_whole_log(capsys) -> None:
 def test_a_row_without_a_measurement_is_named_with_its_reason() -> None:
     searched = Path(__file__).parents[2] / "fixtures/journals/run-largest-batch.jsonl"
     assert unmeasured(REPORT) == unmeasured(open_run(str(searched)).report) == []
+    vain = open_run(str(searched)).report
+    vain.largest_batches = [replace(e, batch=None, ended_by="budget") for e in vain.largest_batches]
+    ((row, why),) = unmeasured(vain)
+    assert why == f"no batch of {row.plan.scenario} was found to fit: lack of time"
     spent = Reason("budget", "no time was left for its turn", "raise --budget")
     found = report({CASE: []}, failed={CASE: spent})
     assert [why for _, why in unmeasured(found)] == [

@@ -22,9 +22,12 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 
 from workbench.export.formats import FILES, file_text
 from workbench.export.json import dump
+from workbench.export.markdown import markdown
 from workbench.export.plots import roofline_plots, row_plot
 from workbench.export.sections import sections
 from workbench.export.view.derived import RunView, row_title
+from workbench.export.view.section import Section
+from workbench.export.view.spans import listed
 from workbench.export.view.svg import svg_file
 from workbench.export.view.words import provenance, provenance_on
 from workbench.records import events as ev
@@ -144,6 +147,11 @@ def test_markdown_has_no_heading_without_text() -> None:
     text = file_text("markdown", REPORTS["gpu_server"])
     assert roofline_plots(REPORTS["gpu_server"])
     assert "## Roofline" not in text and not text.rstrip().splitlines()[-1].startswith("#")
+
+
+def test_markdown_puts_a_fact_without_a_label_below_the_one_above() -> None:
+    found = Section("Row", facts=[*listed("why", ["one", "two"]), *listed("next", ["three"])])
+    assert markdown([found]) == "## Row\n\n- why: one\n  - two\n- next: three"
 
 
 def test_the_csv_has_every_sample() -> None:

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import random
+import time
 import tracemalloc
 from pathlib import Path
 from typing import BinaryIO
@@ -11,6 +12,7 @@ from typing import BinaryIO
 import pytest
 from builders import case, eventful, events, steady
 
+from workbench.export.view.runs import moment
 from workbench.files import write
 from workbench.records import events as ev
 from workbench.report import history, journal
@@ -133,6 +135,18 @@ def test_a_run_ends_at_a_broken_line(runs: Path, line: bytes) -> None:
     keep(runs, "broken", b"".join([*whole[:-1], line, whole[-1]]))
     keep(runs, "whole", b"".join(whole))
     assert statuses() == {"broken": "incomplete", "whole": "done"}
+
+
+def test_a_time_zone_days_away_hides_no_run(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep(runs, "a")
+    monkeypatch.setenv("TZ", "XYZ99:99")
+    time.tzset()
+    try:
+        (found,) = listed()
+        assert (found.status, moment(found)) == ("incomplete", "2026-11-21 00:00")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_a_name_that_is_no_text_is_listed(runs: Path) -> None:

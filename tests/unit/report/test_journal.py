@@ -56,6 +56,7 @@ def test_a_torn_last_line_is_left_out(tmp_path: Path, kept: int) -> None:
     [
         b'{"event":"NoSuchThing"}',
         b'{"event":"StatusChanged","at_s":0,"status":"\xff"}',
+        b'{"event":"StatusChanged","at_s":1e300,"status":"paused"}',
         b"\x00\x01",
         b"[]",
         b"{",

@@ -62,7 +62,7 @@ def expected(name: str) -> Any:
         verdict.setdefault("confidence", "unrated")
         if (crossover := verdict["crossover"]) is not None:
             crossover.setdefault("before", None)
-    return {"code": None, "summary": [], **document}
+    return {"code": None, "summary": [], "unanswered": [], **document}
 
 
 def without_prose(value: Any) -> Any:

@@ -122,6 +122,15 @@ def test_a_document_that_contradicts_itself_is_refused_with_the_place(
         open_run(str(file))
 
 
+def test_an_objective_that_is_unknown_is_refused_without_a_verdict_too(tmp_path: Path) -> None:
+    cut = Report.of(eventful()[:4]).document()
+    (row,) = [msgspec.structs.replace(each, objective="speed") for each in cut.unanswered][:1]
+    file = tmp_path / "mine.json"
+    file.write_bytes(msgspec.json.encode(msgspec.structs.replace(cut, unanswered=[row])))
+    with pytest.raises(JournalError, match=r"unanswered\[0\]\.objective is 'speed'"):
+        open_run(str(file))
+
+
 def test_a_journal_of_a_candidate_that_never_entered_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "mine.jsonl"
     kept = [event for event in RUN if not isinstance(event, ev.RacePlanned)]

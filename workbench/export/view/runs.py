@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 
 from ...records.comparison import RunSummary
@@ -77,8 +78,13 @@ def _confidences(run: RunSummary) -> str:
 
 
 def moment(run: RunSummary) -> str:
-    begun = datetime.fromisoformat(run.started_at).astimezone() if run.started_at else ""
-    return str(begun)[:16]
+    """When the run began, by local time; by its own time if TZ is a day or more from UTC."""
+    if run.started_at is None:
+        return ""
+    began = datetime.fromisoformat(run.started_at)
+    with suppress(ValueError, OverflowError):
+        began = began.astimezone()
+    return str(began)[:16]
 
 
 def command(run: RunSummary) -> str:
