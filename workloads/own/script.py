@@ -137,11 +137,11 @@ def run(code: Code) -> Run:
 
 
 def _last_words() -> str:
-    """` (train.py: error: ...)`: the last line of this worker's log, if argparse says there what
-    is wrong."""
+    """` (train.py: error: ...)`: the last line of this worker's log, if argparse or click says what
+    is wrong there."""
     with suppress(OSError), open(LOG, "rb", closefd=False) as log:
         line = log_tail(log).rpartition("\n")[2]
-        return f" ({shown(line, 200)})" if "error:" in line else ""
+        return f" ({shown(line, 200)})" if "error:" in line.lower() else ""
     return ""
 
 

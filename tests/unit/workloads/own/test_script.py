@@ -47,6 +47,7 @@ REQUESTS: dict[str, tuple[str, list[str], float, list[str]]] = {
     "torchrun": ("scripts/lacks.py", ["torchrun"], 60.0, []),
     "asks": ("scripts/asks.py", [], 60.0, []),
     "inside": ("scripts/inside.py", [], 60.0, []),
+    "direct": ("scripts/direct.py", [], 60.0, []),
     "mapped": ("scripts/mapped.py", [], 60.0, [""]),
     "slow_start": ("scripts/lacks.py", ["sleep"], 0.2, []),
 }
@@ -283,8 +284,13 @@ def test_what_torch_says_without_a_gpu_or_torchrun_has_a_remedy(message: str, re
     assert remedy in str(script._failed(f"raised {message}").hint)
 
 
-def test_the_last_line_of_the_log_says_which_argument_is_wrong(tmp_path, monkeypatch) -> None:
-    words = "train.py: error: unrecognized arguments: --lrr"
+@pytest.mark.parametrize(
+    "words",
+    ["train.py: error: unrecognized arguments: --lrr", "Error: Missing option '--hidden'."],
+)
+def test_the_last_line_of_the_log_says_which_argument_is_wrong(
+    tmp_path, monkeypatch, words
+) -> None:
     with (tmp_path / "log").open("w+") as log:
         monkeypatch.setattr(script, "LOG", log.fileno())
         log.write(f"usage: train.py [-h]\n{words}\n")
@@ -392,6 +398,13 @@ def test_what_cannot_be_pickled_or_copied_is_named_with_the_reason(outcomes: Out
     assert not Path(chosen["Locked"]["folder"], script.PICKLE).exists()
     message = "the inputs of Guarded cannot be copied"
     assert chosen["Guarded"] == {"error": "unsupported", "message": message, "hint": None}
+
+
+def test_a_module_of_which_only_forward_is_called_is_noted(outcomes: Outcomes) -> None:
+    found = outcomes.found["direct"]
+    assert found["modules"].keys() == {"Linear"}
+    (note,) = found["notes"]
+    assert note.startswith("the script calls Net.forward, so only its parts are seen")
 
 
 def test_a_module_that_only_vmap_calls_is_refused(outcomes: Outcomes) -> None:
