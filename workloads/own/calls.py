@@ -188,9 +188,9 @@ class Run:
         """Note a module of which the program calls `forward`, since only its parts are seen."""
         caller = frame.f_locals.get("self") if frame.f_code.co_name == "forward" else None
         if isinstance(caller, torch.nn.Module):
-            name = type(caller).__name__
-            parts = "so only its parts are seen: call the module itself"
-            self.notes = list(dict.fromkeys([*self.notes, f"the script calls {name}.forward, {parts}"]))
+            what = f"the script calls {type(caller).__name__}.forward"
+            note = f"{what}, so only its parts are seen: call the module itself"
+            self.notes = list(dict.fromkeys([*self.notes, note]))
 
     def _record(self, module: Any) -> Called:
         """The record of a module; beyond INSTANCES, the first one of its class."""
