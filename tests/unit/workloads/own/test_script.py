@@ -14,7 +14,8 @@ import pytest
 import torch
 
 from workloads.own import script
-from workloads.own.calls import circumstances, modal_parts
+from workloads.own.calls import Called, Run, circumstances, modal_parts
+from workloads.own.tree import Example
 
 ROOT = Path(__file__).parents[4]
 OWN = ROOT / "tests" / "fixtures" / "own"
@@ -126,6 +127,14 @@ def test_a_module_is_chosen_by_its_share_or_by_name(outcomes: Outcomes) -> None:
     assert chosen["Net#2"]["name"] == "Net#2"
     message = "the script calls no 'Nut'; it calls Net, Net#2, Wide"
     assert chosen["Nut"] == {"error": "bad_target", "message": message, "hint": None}
+
+
+def test_a_module_with_weights_comes_before_a_slow_metric() -> None:
+    inputs = Example((torch.ones(1, 3),), {})
+    metric = Called("Metric", torch.nn.Softmax(), seconds=5.0, example=inputs)
+    net = Called("Net", torch.nn.Linear(3, 2), seconds=0.1, example=inputs)
+    assert script.choose(Run([metric, net])) is net
+    assert script.choose(Run([metric])) is script.choose(Run([net, metric]), "Metric") is metric
 
 
 def test_the_worker_is_left_as_it_was(outcomes: Outcomes) -> None:
@@ -240,7 +249,7 @@ def test_what_was_seen_before_the_end_counts(outcomes: Outcomes) -> None:
         (
             "none",
             "bad_input",
-            "scripts/none.py called no torch module",
+            "scripts/none.py called no torch module in its own process",
             "name a function that returns one (--torch), or that does the work (--function)",
         ),
         (
