@@ -26,7 +26,7 @@ from .reference import Reference, guard, share
 from .subject import Subject, folder_of
 from .target import origin
 from .torch_file import torch_file
-from .tree import Example, tensors
+from .tree import Example, tensors_of_output
 
 LARGEST_BYTES = 1_900_000_000  # for weights inside one file: protobuf ends at 2 GiB
 BROKEN = 0.1  # relative error of a graph that computes something else; the race checks closely
@@ -236,6 +236,7 @@ def _flat(module: Any, example: Example) -> Any:
             pairs = zip(example.tensors().values(), given, strict=True)
             known = {id(own): new for own, new in reversed(list(pairs))}  # the first of equal ones
             full = example.mapped(lambda own: known[id(own)])
-            return tuple(tensors(self.inner(*full.args, **full.kwargs)).values())
+            output = self.inner(*full.args, **full.kwargs)
+            return tuple(tensors_of_output(output).values())
 
     return Flat()

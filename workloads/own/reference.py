@@ -22,7 +22,7 @@ from .._shared.torch_task import true_fp32
 from ..lab import agreement, samples
 from .subject import Subject, folder_of, subject_of
 from .target import unusable, user_errors
-from .tree import Example, as_array, tensors
+from .tree import Example, as_array, tensors_of_output
 
 MULTIPLE, LARGER = 2.0, 3.0  # times the error of eager FP32; the larger for reduced precision
 SMALL = 1000  # elements, below which a norm says little, so LARGER applies
@@ -110,7 +110,7 @@ def guard(name: str) -> Any:
 
 def arrays(output: Any) -> dict[str, Array]:
     """The tensors of an output as NumPy arrays on the host, by path (`as_array`)."""
-    found = {path: as_array(tensor) for path, tensor in tensors(output).items()}
+    found = {path: as_array(tensor) for path, tensor in tensors_of_output(output).items()}
     if not found:
         kind = type(output).__name__  # other objects may hold some in their attributes
         text = f"no tensors were found in its output ({kind}), so nothing can be checked"
@@ -194,7 +194,7 @@ def _in_float64(
         found = arrays(output)
     except Exception:
         return []
-    types = {each.dtype for each in tensors(output).values() if each.is_floating_point()}
+    types = {x.dtype for x in tensors_of_output(output).values() if x.is_floating_point()}
     shapes = {name: values.shape for name, values in found.items()}
     is_alike = shapes == {name: values.shape for name, values in eager.items()}
     return list(found.values()) if is_alike and types <= {torch.float64} else []

@@ -123,7 +123,7 @@ def run(code: Code) -> Run:
             hint = "raise --budget: a script gets a third of it"
             raise unusable(f"{name} called no torch module within {code.seconds:.3g} s", hint)
         hint = "name a function that returns one (--torch), or that does the work (--function)"
-        raise unusable(f"{name} called no torch module", hint)
+        raise unusable(f"{name} called no torch module in its own process", hint)
     if failure:
         ran.notes.append(f"the script {failure}")
     if ran.cut:
@@ -139,11 +139,11 @@ def run(code: Code) -> Run:
 
 
 def _last_words() -> str:
-    """` (train.py: error: ...)`: the last line of this worker's log, if argparse says there what
-    is wrong."""
+    """` (train.py: error: ...)`: the last line of this worker's log, if argparse or click says what
+    is wrong there."""
     with suppress(OSError), open(LOG, "rb", closefd=False) as log:
         line = log_tail(log).rpartition("\n")[2]
-        return f" ({shown(line, 200)})" if "error:" in line else ""
+        return f" ({shown(line, 200)})" if "error:" in line.lower() else ""
     return ""
 
 
@@ -176,7 +176,8 @@ def _settings() -> dict[Callable[[Any], Any], Any]:
 
 def choose(ran: Run, name: str = "") -> Called:
     """The module called `name`, or else the one with the largest share of the script's time; in a
-    training it is one that is trained, since the loss is a module too.
+    training it is one that is trained, else one with weights: losses, metrics and transforms of
+    images are modules too.
 
     WorkloadError: `bad_target` if none has that name, `bad_input` if only torch.func calls it,
     `unsupported` if its inputs cannot be copied.
@@ -185,7 +186,7 @@ def choose(ran: Run, name: str = "") -> Called:
     if not found:
         seen = ", ".join(module.name for module in ran.modules)
         raise WorkloadError(f"the script calls no {name!r}; it calls {seen}", code="bad_target")
-    chosen = max(found, key=lambda module: (ran.trains(module), module.seconds))
+    chosen = max(found, key=lambda x: (ran.trains(x), bool(x.module.state_dict()), x.seconds))
     if chosen.example is None and chosen.transformed:
         text = f"{chosen.name} is called only by a transform of torch.func, such as vmap"
         hint = "name a function that returns a module which calls torch.func in its forward"

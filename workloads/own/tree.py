@@ -80,6 +80,12 @@ def _tensors_inside(tree: Any) -> Iterator[tuple[str, str, Any]]:
     return (each for each in _walk(tree, inside=True) if isinstance(each[2], torch.Tensor))
 
 
+def tensors_of_output(output: Any) -> dict[str, Any]:
+    """The tensors of an output by path, in order; those inside other objects, such as a
+    distribution, only if there are no others, since a cache may be large."""
+    return tensors(output) or {path: tensor for path, _, tensor in _tensors_inside(output)}
+
+
 def mapped(tree: Any, function: Callable[[Any], Any], *, inside: bool = False) -> Any:
     """A copy of `tree` with `function(tensor)` in place of each tensor; with `inside`, also in the
     attributes of other objects, such as graphs and caches.  Empty ones are copied too, since a call

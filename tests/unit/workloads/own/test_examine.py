@@ -158,6 +158,13 @@ def test_a_nested_output_is_compared(examined) -> None:
     assert task_of(code, batch=2).check().passed
 
 
+def test_a_distribution_is_compared_by_the_tensors_inside(examined) -> None:
+    code, facts = examined("distribution")
+    assert reference(code, 4, facts["guard"]).names == ["loc", "scale"]
+    accuracy = task_of(code, "bf16").check()
+    assert accuracy.passed and accuracy.value > 0
+
+
 def test_a_state_may_hold_other_things_than_tensors(examined) -> None:
     assert examined("typed")[1]["convolves"]
 

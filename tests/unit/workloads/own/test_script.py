@@ -14,7 +14,8 @@ import pytest
 import torch
 
 from workloads.own import script
-from workloads.own.calls import circumstances, modal_parts
+from workloads.own.calls import Called, Run, circumstances, modal_parts
+from workloads.own.tree import Example
 
 ROOT = Path(__file__).parents[4]
 OWN = ROOT / "tests" / "fixtures" / "own"
@@ -47,6 +48,7 @@ REQUESTS: dict[str, tuple[str, list[str], float, list[str]]] = {
     "torchrun": ("scripts/lacks.py", ["torchrun"], 60.0, []),
     "asks": ("scripts/asks.py", [], 60.0, []),
     "inside": ("scripts/inside.py", [], 60.0, []),
+    "direct": ("scripts/direct.py", [], 60.0, []),
     "mapped": ("scripts/mapped.py", [], 60.0, [""]),
     "compiles": ("scripts/compiles.py", [], 0.2, []),
     "slow_start": ("scripts/lacks.py", ["sleep"], 0.2, []),
@@ -126,6 +128,14 @@ def test_a_module_is_chosen_by_its_share_or_by_name(outcomes: Outcomes) -> None:
     assert chosen["Net#2"]["name"] == "Net#2"
     message = "the script calls no 'Nut'; it calls Net, Net#2, Wide"
     assert chosen["Nut"] == {"error": "bad_target", "message": message, "hint": None}
+
+
+def test_a_module_with_weights_comes_before_a_slow_metric() -> None:
+    inputs = Example((torch.ones(1, 3),), {})
+    metric = Called("Metric", torch.nn.Softmax(), seconds=5.0, example=inputs)
+    net = Called("Net", torch.nn.Linear(3, 2), seconds=0.1, example=inputs)
+    assert script.choose(Run([metric, net])) is net
+    assert script.choose(Run([metric])) is script.choose(Run([net, metric]), "Metric") is metric
 
 
 def test_the_worker_is_left_as_it_was(outcomes: Outcomes) -> None:
@@ -240,7 +250,7 @@ def test_what_was_seen_before_the_end_counts(outcomes: Outcomes) -> None:
         (
             "none",
             "bad_input",
-            "scripts/none.py called no torch module",
+            "scripts/none.py called no torch module in its own process",
             "name a function that returns one (--torch), or that does the work (--function)",
         ),
         (
@@ -284,8 +294,13 @@ def test_what_torch_says_without_a_gpu_or_torchrun_has_a_remedy(message: str, re
     assert remedy in str(script._failed(f"raised {message}").hint)
 
 
-def test_the_last_line_of_the_log_says_which_argument_is_wrong(tmp_path, monkeypatch) -> None:
-    words = "train.py: error: unrecognized arguments: --lrr"
+@pytest.mark.parametrize(
+    "words",
+    ["train.py: error: unrecognized arguments: --lrr", "Error: Missing option '--hidden'."],
+)
+def test_the_last_line_of_the_log_says_which_argument_is_wrong(
+    tmp_path, monkeypatch, words
+) -> None:
     with (tmp_path / "log").open("w+") as log:
         monkeypatch.setattr(script, "LOG", log.fileno())
         log.write(f"usage: train.py [-h]\n{words}\n")
@@ -397,6 +412,13 @@ def test_what_cannot_be_pickled_or_copied_is_named_with_the_reason(outcomes: Out
     assert not Path(chosen["Locked"]["folder"], script.PICKLE).exists()
     message = "the inputs of Guarded cannot be copied"
     assert chosen["Guarded"] == {"error": "unsupported", "message": message, "hint": None}
+
+
+def test_a_module_of_which_only_forward_is_called_is_noted(outcomes: Outcomes) -> None:
+    found = outcomes.found["direct"]
+    assert found["modules"].keys() == {"Linear"}
+    (note,) = found["notes"]
+    assert note.startswith("the script calls Net.forward, so only its parts are seen")
 
 
 def test_a_module_that_only_vmap_calls_is_refused(outcomes: Outcomes) -> None:
