@@ -141,6 +141,7 @@ async def test_slash_filters_rows_enter_keeps_and_escape_clears() -> None:
         await press(pilot, "slash", *"conv")
         assert "convolution " in text(pilot)
         assert "prototyping" not in text(pilot)
+        assert "enter Keep  esc Clear filter" in text(pilot)
         await press(pilot, "enter", "enter")
         assert "Heavy convolution layers ─" in text(pilot)
         await press(pilot, "escape", "escape")
