@@ -128,8 +128,8 @@ class WorkbenchApp(Shell):
         """Show a kept run instead of the one raced here, until escape."""
         if self.raced.going:  # one was started while the journal was read
             return
-        self.session, self._opened = kept, False
-        self.show_mode(ADVISOR)
+        self.session, self._opened = kept, True
+        self.show_mode(_mode_of(kept))
         self.repaint()
 
     @property

@@ -45,6 +45,7 @@ class TerminalApp(App[None]):
 
     CSS_PATH = "app.tcss"
     ENABLE_COMMAND_PALETTE = False
+    ALLOW_SELECT = False  # else a double click selects a table, and ctrl+c to copy ends the run
     _shown_title = ""
     is_opening = True  # nothing was drawn yet
 

@@ -43,7 +43,7 @@ _LETTERS |= {"underscore": "_", "minus": "-", "space": " "}
 KEYS = (
     ("enter", "choose the entry at the cursor; in a field, start the run"),
     ("tab", "next field; shift+tab: the previous one; up and down do the same"),
-    ("left right", "in a field of choices, move; space ticks"),
+    ("left right", "in a field of choices, move; space ticks, if several may apply"),
     ("a-z 0-9", "in the list, find an entry by name or title; backspace deletes a letter"),
     ("esc", "clear the search, or leave the form"),
 )

@@ -42,7 +42,7 @@ class RunsScreen(ViewScreen):
     UNUSED = ("next_step",)
     BINDINGS: ClassVar[list[BindingType]] = [
         FILTER,
-        Binding("escape", "unfilter", show=False),
+        Binding("escape", "unfilter", "Back"),
         Binding("v", "mark", "Mark", tooltip="mark a run as A, another as B"),
         Binding("c", "compare", "Compare", tooltip="compare A with B"),
         Binding("s", "again", "Start", tooltip="start the command of this run again", group=SPARE),
@@ -121,7 +121,7 @@ class RunsScreen(ViewScreen):
         lines = [run_line(run, sides) for _, run in self._found.values()]
         folder = journal.runs_folder()
         empty = EMPTY.format(NEW if self.app.check_action("new", ()) else "")
-        if not journal.can_be_written(folder):
+        if not lines and not journal.can_be_written(folder):
             empty = NOT_KEPT.format(folder)
         if self._kept is None:
             empty = LATER if session.going else "reading the runs..."
@@ -135,6 +135,8 @@ class RunsScreen(ViewScreen):
             count = len(self._kept)
             some = f", {len(lines):,} shown" if len(lines) < count else ""
             said.append(units.counted(count, "run") + some)
+        if len(self._marks) == 1:
+            said.append("v on another run marks it as B")
         if session.going:
             said.append("a run is in progress: wait for it to end, or stop it with x")
         asked = QUESTION.format(self.query_one(Table).cursor)

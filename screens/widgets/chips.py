@@ -1,4 +1,4 @@
-"""Choices in one field: boxes that are ticked by space, a click or their first letter."""
+"""Choices in one field: boxes that space or a click ticks; of single ones the cursor chooses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class Chips(Drawn, can_focus=True):
         chosen = [each.strip() for each in value.split(",") if each.strip() not in ("", options[0])]
         options = list(dict.fromkeys([*options, *chosen]))
         if options != self._options:
-            self.set_reactive(Chips.at, 0)
+            self.set_reactive(Chips.at, options.index(chosen[0]) if single and chosen else 0)
         self._options, self._chosen, self._is_single = options, chosen, single
         self.show(self._lines)
 
@@ -100,12 +100,13 @@ class Chips(Drawn, can_focus=True):
         letter, last = (event.character or "").lower(), len(self._options) - 1
         if event.key in ("left", "right"):
             self.at = min(max(0, self.at + (1 if event.key == "right" else -1)), last)
-        elif event.key == "space":
-            self.action_tick()
         elif letter.isalnum():  # the next option that begins with it
             around = [*range(self.at + 1, last + 1), *range(self.at + 1)]
             found = [n for n in around if self._options[n].lower().startswith(letter)]
             self.at = next(iter(found), self.at)
-        else:
+        elif event.key != "space":
             return
+        # Of single choices the one under the cursor counts, since enter starts the run.
+        if self._is_single or event.key == "space":
+            self.action_tick()
         event.stop()

@@ -12,6 +12,10 @@ from workbench.export.view.table import holds
 from .table import Table
 
 
+class FilterInput(Input):
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "submit", "Keep")]  # named, too
+
+
 class FilterBar(Horizontal):
     """Accepts texts that contain all its words, in any order and case."""
 
@@ -19,7 +23,7 @@ class FilterBar(Horizontal):
 
     def compose(self) -> ComposeResult:
         yield Label("/ ")
-        yield Input(placeholder="words that must all occur", compact=True)
+        yield FilterInput(placeholder="words that must all occur", compact=True)
 
     @property
     def value(self) -> str:

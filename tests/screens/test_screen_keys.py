@@ -7,6 +7,7 @@ import scenes
 from stage import Feed, HeldFeed, held, press, replayed, settle, settled, text
 
 from screens.app import WorkbenchApp
+from screens.pages.detail import DetailScreen
 from screens.pages.help import HelpScreen
 from screens.state.event_source import EventSourceError
 from screens.widgets.table import Table
@@ -45,6 +46,16 @@ async def test_a_click_on_the_key_bar_presses_the_key() -> None:
         await pilot.click(offset=(column, SIZE[1] - 1))
         await settle(pilot)
         assert isinstance(app.screen, HelpScreen)
+
+
+async def test_a_double_click_opens_a_line_and_selects_no_text() -> None:
+    app = replayed(scenes.h200())
+    async with settled(app, SIZE) as pilot:
+        table = app.screen
+        await pilot.click("Table Lines", offset=(5, 2), times=2)
+        await settle(pilot)
+        assert isinstance(app.screen, DetailScreen)
+        assert not table.selections
 
 
 async def test_s_starts_a_run_only_when_none_is_going() -> None:
@@ -130,6 +141,7 @@ async def test_slash_filters_rows_enter_keeps_and_escape_clears() -> None:
         await press(pilot, "slash", *"conv")
         assert "convolution " in text(pilot)
         assert "prototyping" not in text(pilot)
+        assert "enter Keep  esc Clear filter" in text(pilot)
         await press(pilot, "enter", "enter")
         assert "Heavy convolution layers ─" in text(pilot)
         await press(pilot, "escape", "escape")

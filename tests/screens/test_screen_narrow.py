@@ -75,7 +75,7 @@ async def test_a_folder_without_a_model_says_so_in_full(tmp_path, monkeypatch) -
 async def test_the_help_names_our_own_keys_and_the_short_words_of_the_tables() -> None:
     said = in_one(await shown(scenes.h200, "2", "question_mark", size=(200, 70)))
     assert "ctrl+z" in said and "command prompt" not in said
-    assert "ort onnxruntime" in said and "p99 99th percentile" in said
+    assert "ort onnxruntime" in said and "p99 99th percentile" in said and "warm its times" in said
     assert "curve symbols" in said
     assert "curve symbols" not in in_one(await shown(scenes.h200, "question_mark", size=(200, 70)))
 

@@ -227,6 +227,18 @@ async def test_one_choice_excludes_the_others_where_only_one_can_be() -> None:
         assert "( ) energy" in text(pilot), "an objective of models"
 
 
+async def test_enter_starts_with_the_single_choice_under_the_cursor() -> None:
+    app, started = finished()
+    async with settled(app, (80, 32)) as pilot:
+        await press(pilot, "n", "enter")
+        await walk_to(pilot, "effort")
+        await press(pilot, "right", "right", "left", "enter")
+        await press(pilot, "n", "enter")
+        await walk_to(pilot, "effort")
+        await press(pilot, "right", "d", "enter")
+    assert started == [["advise"], ["advise", "--quick"], ["advise"]]
+
+
 async def test_code_that_is_not_named_yet_is_no_mistake_until_it_is_to_start() -> None:
     app, started = finished()
     async with settled(app, (80, 32)) as pilot:

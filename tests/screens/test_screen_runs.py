@@ -302,7 +302,10 @@ async def test_a_run_that_was_read_too_late_takes_no_running_one_away(kept: Path
 async def test_two_marks_are_compared_and_a_third_takes_the_place_of_b(kept: Path) -> None:
     async with on_runs() as pilot:
         assert " Compare" not in text(pilot).splitlines()[-1]
-        await press(pilot, "v", "down", "v", "down", "v")
+        await press(pilot, "v")
+        assert "v on another run marks it as B" in text(pilot)
+        await press(pilot, "down", "v", "down", "v")
+        assert "marks it as B" not in text(pilot)
         marked = [line.split()[:2] for line in text(pilot).splitlines() if " 2026-11-2" in line]
         sides = {day: side for side, day in marked if side in ("A", "B", "▌A", "▌B")}
         assert len([line for line in text(pilot).splitlines() if "B  2026" in line]) == 1, sides
@@ -310,6 +313,7 @@ async def test_two_marks_are_compared_and_a_third_takes_the_place_of_b(kept: Pat
         await loaded(pilot)
         shown = text(pilot)
         assert "B against A" in shown and "FASTER" in shown
+        assert "A is run 20261121-120000-dddd, B is run 20261121-100000-bbbb." in shown
         await press(pilot, "end")
         assert re.search("OMP_NUM_THREADS +16 +16", text(pilot)), "both sides have a column"
         await press(pilot, "escape")

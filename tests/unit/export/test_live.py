@@ -90,3 +90,12 @@ def test_readings_that_are_gone_are_not_shown_as_those_of_now() -> None:
     assert (gone.power_w, gone.utilization_percent) == (None, None)
     shown = {each.label: each.text.plain for each in sensors([good, lost], gone, "gpu")}
     assert shown == {"n/a": "all: off the bus"}
+
+
+def test_the_log_names_the_size_of_each_planned_row_of_a_sweep() -> None:
+    report, lines = Report(), list[str]()
+    for event in scenes.sweep():
+        report.apply(event)
+        if isinstance(event, ev.RacePlanned):
+            lines.append(log_line(event, report) or "")
+    assert len({*lines}) == len(lines) == 7 and "Matrix product, n=64: 5 candidates" in lines[0]

@@ -78,6 +78,10 @@ def test_the_promise_on_unseen_inputs_is_part_of_the_answer() -> None:
     assert refuted not in TEXT and "unseen inputs (95%)" not in TEXT
 
 
+def test_the_next_step_names_a_variant_as_the_other_lines_do() -> None:
+    assert "next        int8-static-u8s8 t2 is about 1.14x faster." in TEXT
+
+
 def test_a_refuted_variant_within_five_percent_of_the_pick_is_not_called_better() -> None:
     def level(event: ev.AnyEvent) -> ev.AnyEvent:
         if isinstance(event, ev.BlockMeasured) and event.case == recorded_model.TENSOR.id:

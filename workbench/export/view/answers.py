@@ -9,7 +9,7 @@ from ...advisor.race_summary import counts_text, eliminated_by_first_block
 from ...advisor.ranking import has_equal
 from ...advisor.subject import answer
 from ...records.reason import Reason, Warning
-from ...records.verdict import CaseCost, ObjectivePick, Verdict
+from ...records.verdict import OPEN, CaseCost, ObjectivePick, Verdict
 from ...report import sweeps
 from ...report.candidate import Candidate, Row, candidate_name, in_words
 from ...report.report import Report
@@ -105,10 +105,10 @@ def _fastest_facts(row: Row, run: RunView) -> list[Fact]:
 
 
 def ending_lines(run: RunView, width: int, *, starts: bool) -> list[Text]:
-    """The end of a run in one line: the choices, and the keys for the next action; keys that start
+    """The end of a run in one line: the answers, and the keys for the next action; keys that start
     a run only if `starts`."""
     verdicts = run.report.verdicts
-    counts = Counter(choice_word(verdict.choice, verdict.best_gpu) for verdict in verdicts)
+    counts = Counter(OPEN if v.is_open else choice_word(v.choice, v.best_gpu) for v in verdicts)
     most = counts.most_common() if len(verdicts) > 1 else []  # the table shows a single one
     found = [f"{word} in {count} of {len(verdicts)}" for word, count in most]
     if verdicts and all(verdict.no_gpu and verdict.choice == "cpu" for verdict in verdicts):

@@ -1,7 +1,8 @@
 """Compared runs, and the two sides of `workbench ab`, as sections."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
 from ...records.comparison import (
@@ -28,9 +29,7 @@ from .words import choice_word, with_short
 def sections(found: RunComparison) -> Iterator[Section]:
     """The verdicts and cases of each run against A, then the machines and their software."""
     for one, run in zip(found.against, found.runs[1:], strict=True):
-        spreads = [each.round_spread for each in (found.runs[0], run)]
-        known = None not in (found.runs[0].machine, run.machine)
-        yield from _against(one, spreads, known=known)
+        yield from _against(one, found.runs[0], run)
     facts = [dict(_facts(run)) for run in found.runs]
     rows = []
     for name in dict.fromkeys(name for each in facts for name in each):
@@ -55,11 +54,18 @@ def _facts(side: ComparedRun) -> Iterator[tuple[str, str]]:
         yield from installed.environment.items()
 
 
-def _against(one: Versus, spreads: Sequence[float | None], *, known: bool) -> Iterator[Section]:
-    b = one.name
+def _against(one: Versus, first: ComparedRun, run: ComparedRun) -> Iterator[Section]:
+    b, known = one.name, None not in (first.machine, run.machine)
     unlike = "two machines, so the results compare these too" if known else "an unknown machine"
     where = "one machine" if one.same_machine else unlike
-    yield Section(f"{b} against A: {where}", [f"{w.message}; {w.remedy}." for w in one.warnings])
+    counts = Counter(case.word for case in one.cases)
+    words = ", ".join(f"{count:,} {word}" for word, count in counts.items())
+    notes = [
+        f"A is run {first.run.id}, {b} is run {run.run.id}.",
+        f"{units.counted(len(one.cases), 'case')} in both: {words}.",
+        *(f"{warning.message}; {warning.remedy}." for warning in one.warnings),
+    ]
+    yield Section.of(f"{b} against A: {where}", notes, (), ())
     if one.verdicts:
         here, there = (_staying(name, 14, names=True) for name in ("A", b))
         of_verdict: list[str | Column] = ["Verdict", _staying("", 12), here, there]
@@ -70,6 +76,7 @@ def _against(one: Versus, spreads: Sequence[float | None], *, known: bool) -> It
             " different questions."
         ]
         yield Section.of("Verdicts that differ", notes, of_verdict, map(_verdict, one.verdicts))
+    spreads = (each.round_spread for each in (first, run))
     varied = [units.percent(spread) for spread in spreads if spread is not None]
     notes = [
         f"{b}/A is the time of {b} over that of A. It is unpaired: the runs did not take turns.",

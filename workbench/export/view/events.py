@@ -68,7 +68,7 @@ def _said(event: ev.AnyEvent, run: RunView) -> Said:  # noqa: C901 - one flat ar
             tone = "error" if event.warning.code in ALARMING else "warning"
             return "warning", warning_text(event.warning), tone
         case ev.RacePlanned():
-            return "planned", f"{event.title}: {_candidates(event.cases)}"
+            return "planned", f"{run.title(event.scenario)}: {_candidates(event.cases)}"
         case ev.RaceStarted():
             row = run.report.rows[event.scenario]
             text = f"{run.title(event.scenario)}: {_candidates(row.candidates)}"

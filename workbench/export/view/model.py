@@ -144,10 +144,11 @@ def _advice(found: Sequence[RankedCandidate], run: RunView) -> Iterator[Fact]:
         yield fact("saved", text, "good" if saved.reason is None else "error")
     if report.code is not None:
         yield from listed("why", verdict.reasons[1:] if verdict else ())
-        yield from listed("next", [verdict.next_best] if verdict and verdict.next_best else ())
         notes = [*report.code.facts.notes, *_steps_note(report), *_unchecked(report)]
         yield from listed("note", dict.fromkeys(notes))
     yield from _warnings(answer_warnings(verdict) if verdict else (), report)
+    if verdict is not None and verdict.next_best:
+        yield fact("next", subject.brief(verdict.next_best, report))
 
 
 def _confidence(report: Report) -> Iterator[str]:
