@@ -1,5 +1,6 @@
 """Fixtures for all tests: a state folder, the test workload and real child processes."""
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -20,6 +21,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # as in every worker, before onnxruntime is imported
 os.environ.pop("OMP_NUM_THREADS", None)  # or the user's code as written would have other threads
+
+
+def pytest_collection_finish() -> None:
+    """Later collections of garbage pass over the thousands of tests; each would take a second."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

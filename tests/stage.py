@@ -9,7 +9,10 @@ from typing import Any
 
 from textual._context import active_app
 from textual.app import App
+from textual.events import Key
+from textual.keys import _character_to_key
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from screens.app import WorkbenchApp
 from screens.state.event_source import EngineSource, EventSourceError
@@ -144,7 +147,8 @@ async def settle(pilot: Pilot[Any]) -> None:
     app = pilot.app
     assert isinstance(app, WorkbenchApp)
     await pilot.pause()
-    app.repaint()
+    if app._dirty:
+        app.repaint()
     shown, since = "", time.monotonic()
     while time.monotonic() - since < STILL_S:
         await wait_for_idle()
@@ -173,8 +177,12 @@ async def loaded(pilot: Pilot[Any]) -> None:
 
 
 async def press(pilot: Pilot[Any], *keys: str) -> None:
-    """Press keys as a person does: wait for a new screen before the next key."""
+    """Press keys as a person does: wait for a new screen before the next key, but not between the
+    letters of a word."""
     for key in keys:
+        if len(key) == 1 and isinstance(pilot.app.focused, Input):
+            pilot.app.post_message(Key(_character_to_key(key), key))
+            continue
         await pilot.press(key)
         if key in ("1", "2", "3", "4", "5", "6", "enter"):
             await settle(pilot)

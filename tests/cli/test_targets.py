@@ -57,11 +57,3 @@ def test_a_link_is_followed_and_a_fifo_is_filled(cli, tmp_path: Path) -> None:
     assert link.is_symlink()
     assert json.loads((tmp_path / "real.json").read_text())["run"]["status"] == "done"
     assert fifo.is_fifo()
-
-
-def test_a_fifo_that_no_process_reads_is_refused(cli, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "fifo")
-    done = cli("run", "spin", "--output", str(tmp_path / "fifo"))
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert line.endswith("it is a FIFO that no process reads: start its reader first")

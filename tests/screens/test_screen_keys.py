@@ -198,12 +198,12 @@ async def test_the_help_has_the_keys_of_the_screen_that_it_was_asked_on() -> Non
         assert "back from an opened run" not in text(pilot), "the details close first"
 
 
-@pytest.mark.parametrize("key", ["q", "question_mark", "enter"])
-async def test_the_help_is_closed_by_other_keys_too(key: str) -> None:
+@pytest.mark.parametrize("key", ["escape", "q", "question_mark", "enter"])
+async def test_question_mark_helps_and_these_keys_close_the_help(key: str) -> None:
     app = replayed(scenes.h200())
     async with settled(app, SIZE) as pilot:
         await press(pilot, "question_mark")
-        assert isinstance(app.screen, HelpScreen)
+        assert isinstance(app.screen, HelpScreen) and "filter the table" in text(pilot)
         await press(pilot, key)
         assert not isinstance(app.screen, HelpScreen) and not app._exit
 
@@ -213,16 +213,6 @@ async def test_ctrl_q_stops_the_run_and_quits() -> None:
     async with settled(app, SIZE) as pilot:
         await pilot.press("ctrl+q")
     assert feed.said == ["cancel"] and app.return_code == 130
-
-
-async def test_question_mark_helps_and_escape_closes_the_help() -> None:
-    app = replayed(scenes.h200())
-    async with settled(app, SIZE) as pilot:
-        await press(pilot, "question_mark")
-        assert isinstance(app.screen, HelpScreen)
-        assert "filter the table" in text(pilot)
-        await press(pilot, "escape")
-        assert "  Conf" in text(pilot)
 
 
 async def test_page_keys_scroll_the_text_below_the_table() -> None:

@@ -54,11 +54,12 @@ async def test_where_the_lead_changes_is_wrapped_where_there_is_room() -> None:
 
 
 async def test_the_roofline_counts_the_candidates_that_it_does_not_draw() -> None:
-    assert "10 more have no known ceiling or rate" in in_one(await shown(scenes.h200, "6", *SECOND))
+    said = in_one(await shown(scenes.h200, "6", *SECOND))
+    assert "10 more have no known ceiling or rate" in said
+    assert "under the measured ceilings ─" in said
     assert "2 more have" in in_one(await shown(scenes.cpu_only, "6", *SECOND))
     lines = await shown(scenes.h200, "6", *SECOND, size=(80, 24))
     assert any(line.endswith("4.7% of 2.00 TFLOP/s (compute)") for line in lines)
-    assert "under the measured ceilings ─" in in_one(await shown(scenes.h200, "6", *SECOND))
 
 
 async def test_no_filter_is_offered_for_no_runs(tmp_path: Path) -> None:

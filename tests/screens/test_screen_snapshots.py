@@ -1,6 +1,6 @@
 """Pictures of simulated runs at the two sizes that must be right.
 
-After a wanted change: `pytest tests/screens --snapshot-update`, and look at every picture.
+After a wanted change: `make snapshots`, and look at every picture.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,13 @@ from textual.pilot import Pilot
 
 from screens.state.event_source import EventSourceError
 
-SIZES = [pytest.param((80, 24), id="80x24"), pytest.param((120, 40), id="120x40")]
+SMALL, LARGE = pytest.param((80, 24), id="80x24"), pytest.param((120, 40), id="120x40")
+LARGE_TOO = pytest.param((120, 40), id="120x40", marks=pytest.mark.sizes)
 Picture = Callable[..., bool]
 
-at_both_sizes = pytest.mark.parametrize("size", SIZES)
-when_small = pytest.mark.parametrize("size", SIZES[:1])
+at_both_sizes = pytest.mark.parametrize("size", [SMALL, LARGE])
+mostly_small = pytest.mark.parametrize("size", [SMALL, LARGE_TOO])  # `make snapshots` has both
+when_small = pytest.mark.parametrize("size", [SMALL])
 
 
 @pytest.fixture
@@ -42,22 +44,22 @@ def test_the_advisor_answers_every_kind_of_scenario_on_a_machine_with_an_h200(pi
     assert pictured(replayed(scenes.h200()))
 
 
-@at_both_sizes
+@mostly_small
 def test_the_advisor_says_that_there_is_no_gpu_and_still_picks(pictured: Picture) -> None:
     assert pictured(replayed(scenes.cpu_only()), "end")
 
 
-@at_both_sizes
+@mostly_small
 def test_the_advisor_fills_up_while_the_fifth_row_is_raced(pictured: Picture) -> None:
     assert pictured(held(scenes.midway())[0], "down", "down", "down", "down")
 
 
-@at_both_sizes
+@mostly_small
 def test_the_advisor_marks_a_simulated_gpu_and_an_unstable_row(pictured: Picture) -> None:
     assert pictured(replayed(scenes.simulated(), replay=True), "end")
 
 
-@at_both_sizes
+@mostly_small
 def test_the_advisor_keeps_what_a_cancelled_run_measured(pictured: Picture) -> None:
     assert pictured(replayed(scenes.cancelled()), "down", "down")
 
@@ -90,7 +92,7 @@ def test_the_run_screen_draws_loss_curves_while_training_is_raced(pictured: Pict
     assert pictured(held(scenes.training_midway())[0], "2")
 
 
-@at_both_sizes
+@mostly_small
 def test_the_run_screen_counts_the_99th_percentile_where_latency_is_asked(pictured) -> None:
     assert pictured(replayed(scenes.h200()), "2", "right")
 
@@ -105,7 +107,7 @@ def test_the_run_screen_draws_the_curves_of_a_sweep(pictured: Picture) -> None:
     assert pictured(replayed(scenes.sweep()), "left_square_bracket", "down", "down")
 
 
-@at_both_sizes
+@mostly_small
 def test_the_curves_grow_while_a_sweep_is_raced(pictured: Picture) -> None:
     assert pictured(held(scenes.sweep_at(512))[0])
 
@@ -126,7 +128,7 @@ def test_the_form_for_a_new_run(pictured: Picture, few_workloads: None) -> None:
     assert pictured(app, "n", "down", "down", "down", "enter", *"64..512", *FP32)
 
 
-@at_both_sizes
+@mostly_small
 def test_the_form_names_what_is_wrong(pictured: Picture, few_workloads: None) -> None:
     app = replayed(scenes.h200())
     assert pictured(app, "n", "down", "down", "down", "enter", *"64..51x", *FP32)
@@ -145,12 +147,12 @@ def test_the_details_of_a_candidate_with_a_profile(pictured: Picture) -> None:
     assert pictured(replayed(scenes.profiled()), "enter")
 
 
-@at_both_sizes
+@mostly_small
 def test_a_search_for_the_largest_batch(pictured: Picture) -> None:
     assert pictured(held(scenes.largest_batch())[0])
 
 
-@at_both_sizes
+@mostly_small
 def test_the_details_of_a_row_with_its_pick(pictured: Picture) -> None:
     assert pictured(replayed(scenes.h200()), "enter")
 
@@ -160,12 +162,12 @@ def test_the_advisor_knows_the_crossover_the_costs_and_a_device_elsewhere(pictur
     assert pictured(replayed(scenes.crossing()))
 
 
-@at_both_sizes
+@mostly_small
 def test_the_details_of_a_crossover_scrolled_to_its_curves(pictured: Picture) -> None:
     assert pictured(replayed(scenes.crossing()), "enter", *["pagedown"] * 4)
 
 
-@at_both_sizes
+@mostly_small
 def test_the_details_of_a_candidate_that_failed(pictured: Picture) -> None:
     assert pictured(replayed(scenes.h200()), *["down"] * 4, "enter", "end")
 
@@ -175,12 +177,12 @@ def test_the_model_screen_says_what_to_ship_and_why(pictured: Picture) -> None:
     assert pictured(replayed(simulated_lab.done()))
 
 
-@at_both_sizes
+@mostly_small
 def test_the_model_screen_of_a_form_that_is_too_far_off_scrolled_down(pictured: Picture) -> None:
     assert pictured(replayed(simulated_lab.done()), "up", "pagedown")
 
 
-@at_both_sizes
+@mostly_small
 def test_the_model_screen_while_the_forms_race(pictured: Picture) -> None:
     assert pictured(held(simulated_lab.midway())[0], "down")
 
@@ -201,7 +203,7 @@ def test_the_model_screen_side_by_side_where_there_is_room(pictured: Picture) ->
     assert pictured(replayed(simulated_lab.done()))
 
 
-@at_both_sizes
+@mostly_small
 def test_the_advisor_of_a_model(pictured: Picture) -> None:
     assert pictured(replayed(simulated_lab.done()), "3")
 
@@ -216,7 +218,7 @@ def test_the_model_screen_says_where_and_how_to_run_own_code(pictured: Picture) 
     assert pictured(replayed(own_runs.net()))
 
 
-@at_both_sizes
+@mostly_small
 def test_the_model_screen_of_a_script_with_its_modules(pictured: Picture) -> None:
     assert pictured(replayed(own_runs.script()))
 
@@ -236,12 +238,12 @@ def test_the_hardware_screen_scrolled_to_its_end(pictured: Picture) -> None:
     assert pictured(replayed(scenes.h200()), "1", "end")
 
 
-@at_both_sizes
+@mostly_small
 def test_the_hardware_screen_says_why_there_is_no_gpu(pictured: Picture) -> None:
     assert pictured(replayed(scenes.cpu_only()), "1", "end")
 
 
-@at_both_sizes
+@mostly_small
 def test_the_hardware_screen_warns_of_a_gpu_beside_a_cpu_build(pictured: Picture) -> None:
     assert pictured(held(scenes.warned())[0], "1")
 
@@ -251,7 +253,7 @@ def test_the_hardware_screen_while_it_is_being_detected(pictured: Picture) -> No
     assert pictured(held(scenes.h200()[:1])[0], "1")
 
 
-@at_both_sizes
+@mostly_small
 def test_a_dead_engine_with_its_last_words(pictured: Picture) -> None:
     failure = EventSourceError(
         "the engine was killed by signal 9 before the run was finished",

@@ -6,7 +6,7 @@ only, since workers may run under a foreign interpreter.
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -34,25 +34,25 @@ def files() -> dict[str, Path]:
         if not os.path.isdir(folder):  # noqa: PTH112 - its answer for a folder of others is no
             text = f"{ENV} names {folder}, which is not a folder that can be read"
             raise WorkloadError(text, hint=f"correct or unset {ENV}")
-        for file in _modules(folder):
-            if file.stem in UNLISTED:
+        for name, file in _modules(folder).items():
+            if name in UNLISTED:
                 raise WorkloadError(
-                    f"{file}: the name {file.stem} is reserved",
+                    f"{file}: the name {name} is reserved",
                     code="broken_workload",
                     hint="rename the file",
                 )
-            if not file.stem.startswith("_"):
-                found[shown(file.stem)] = file
+            if not name.startswith("_"):
+                found[name] = file
     return found
 
 
 def backends() -> dict[str, Path]:
     """Name to file of every library that a user can name; a user's file replaces a built-in one."""
     return {
-        shown(file.stem): file
+        name: file
         for folder in _folders()
-        for file in _modules(folder / BACKEND_FOLDER)
-        if file.stem not in ("__init__", *UNLISTED_BACKENDS)
+        for name, file in _modules(folder / BACKEND_FOLDER).items()
+        if name not in ("__init__", *UNLISTED_BACKENDS)
     }
 
 
@@ -80,16 +80,16 @@ def _file_of(kind: str, name: str, file: Path | None) -> Path:
     return file
 
 
-def _modules(folder: Path) -> Sequence[Path]:
-    """The Python files in `folder`; [] if it cannot be read."""
+def _modules(folder: Path) -> Mapping[str, Path]:
+    """Name to Python file in `folder`; empty if it cannot be read."""
     return _read_once(folder) if is_built_in(folder) else _read(folder)
 
 
-def _read(folder: Path) -> Sequence[Path]:
+def _read(folder: Path) -> Mapping[str, Path]:
     try:
-        return sorted(folder.glob("*.py"))
+        return {shown(file.stem): file for file in sorted(folder.glob("*.py"))}
     except OSError:
-        return ()
+        return {}
 
 
 _read_once = cache(_read)  # a race asks at each block, and our own files do not change

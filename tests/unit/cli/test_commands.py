@@ -13,6 +13,7 @@ from workbench import catalog
 from workbench.cli.commands import ceilings, doctor
 from workbench.cli.main import cli, main
 from workbench.machine.packages.trials import Trial
+from workbench.planning.usage import UsageError
 from workbench.records.machine import Machine, Package, Software
 
 
@@ -62,3 +63,11 @@ def test_the_doctor_tries_one_package_after_another_on_an_exclusive_gpu(
     monkeypatch.setattr("workbench.machine.packages.trials.try_packages", tried)
     CliRunner().invoke(doctor, [], catch_exceptions=False)
     assert asked == {"at_once": at_once}
+
+
+def test_all_gpus_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = machine(), Software("3.11", "python", {}, {})
+    monkeypatch.setattr("workbench.machine.detect", lambda _: here)
+    monkeypatch.setattr("workbench.machine.packages.trials.try_packages", lambda *_, **__: {})
+    with pytest.raises(UsageError, match="no GPU"):
+        cli.main(["doctor", "--all-gpus"], standalone_mode=False)

@@ -1,5 +1,6 @@
 """A result that cannot be written is refused before the run, or kept elsewhere after it."""
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 
 from workbench.cli.headless import EventWriter, log_writer, save, say_why, unmeasured
 from workbench.engine.exit_codes import CUT_SHORT, FAILED, OK
+from workbench.files import write
 from workbench.files.write import Target
 from workbench.planning.usage import UsageError, target
 from workbench.pool.control import Control
@@ -32,10 +34,12 @@ def full() -> Iterator[Target]:
         yield target("--output", Path(f"/dev/fd/{device.fileno()}"), opened=True)
 
 
-def test_a_file_that_could_not_be_made_is_refused_before_the_run(tmp_path: Path) -> None:
+def test_a_file_that_could_not_be_made_is_refused_before_the_run(tmp_path, monkeypatch) -> None:
     target("--output", tmp_path / "new.json", opened=True)
     assert list(tmp_path.iterdir()) == []
-    for path in (tmp_path / "none" / "x.json", tmp_path / ("x" * 256), tmp_path):
+    monkeypatch.setattr(write, "READER_S", 0.0)
+    os.mkfifo(fifo := tmp_path / "fifo")  # without a reader
+    for path in (tmp_path / "none" / "x.json", tmp_path / ("x" * 256), tmp_path, fifo):
         with pytest.raises(UsageError, match=f"--output: {path} cannot be written: "):
             target("--output", path, opened=True)
 

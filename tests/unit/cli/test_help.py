@@ -35,6 +35,11 @@ def test_the_program_shows_commands_first_and_eight_options() -> None:
     assert sum(line.startswith("  -") for line in shown.splitlines()) == len(COMMON.split()) == 8
 
 
+@pytest.mark.parametrize("words", ["", "detect", "list", "run", "advise", "open"])
+def test_a_command_shows_examples(words: str) -> None:
+    assert "Examples:" in CliRunner().invoke(cli, [*words.split(), "--help"]).output
+
+
 @pytest.mark.parametrize("name", ["advise", "run", "model", "open", "watch"])
 def test_a_command_shows_each_of_its_options_once(name: str) -> None:
     shown = CliRunner().invoke(cli, [name, "--help"]).output.splitlines()

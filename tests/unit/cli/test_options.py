@@ -78,6 +78,12 @@ def test_a_count_is_no_larger_than_python_counts(command: str) -> None:
         cli.main([*command.split(), str(10**20)], standalone_mode=False)
 
 
+@pytest.mark.parametrize("words", ["--every 0", "--every soon", "--count 0"])
+def test_watch_refuses_nonsense(words: str) -> None:
+    with pytest.raises(click.BadParameter):
+        cli.main(["watch", *words.split()], standalone_mode=False)
+
+
 def test_control_lines_come_through_a_pipe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "lines").touch()
     for path in (tmp_path / "lines", Path(os.devnull)):

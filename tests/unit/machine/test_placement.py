@@ -141,11 +141,8 @@ def test_a_worker_binds_itself_and_only_to_the_cores_of_its_gpu() -> None:
 
 
 LOADERS = """
-import os
+import json, os
 from torch.utils.data import DataLoader
-from workbench.process.cores import bind_near
-from workloads._shared.training import loader
-from workloads.own.training_parts import _named
 
 class Cores:
     def __getitem__(self, place):
@@ -153,29 +150,25 @@ class Cores:
 
 def own(workers, method):
     settings = {"num_workers": workers, "multiprocessing_context": method if workers else None}
-    made = DataLoader(Cores(), None, sampler=[0], **settings)
-    return _named("loader", made)
+    return _named("loader", DataLoader(Cores(), None, sampler=[0], **settings))
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # which a spawned loader imports again
+    from workbench.process.cores import bind_near
+    from workloads._shared.training import loader
+    from workloads.own.training_parts import _named
+
     bind_near("cuda:0")
-    near, far = (list({made}) for n in (0, 1))
-    print(near, far, sorted(os.sched_getaffinity(0)))
+    made = {"ours": lambda n: loader(Cores(), [0], n, pin=False), "default": lambda n: own(n, None)}
+    for method in ("fork", "spawn", "forkserver"):
+        made[method] = lambda n, method=method: own(n, method)
+    seen = {name: [list(make(n)) for n in (0, 1)] for name, make in made.items()}
+    print(json.dumps({"here": sorted(os.sched_getaffinity(0)), **seen}))
 """
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux only")
-@pytest.mark.parametrize(
-    "made",
-    [
-        "loader(Cores(), [0], n, pin=False)",
-        "own(n, None)",
-        "own(n, 'fork')",
-        "own(n, 'spawn')",
-        "own(n, 'forkserver')",
-    ],
-)
-def test_loaders_of_a_bound_worker_may_use_every_core_as_without_workbench(tmp_path, made) -> None:
-    written(tmp_path, {"loads.py": LOADERS.replace("{made}", made)})
+def test_loaders_of_a_bound_worker_may_use_every_core_as_without_workbench(tmp_path) -> None:
+    written(tmp_path, {"loads.py": LOADERS})
     allowed = sorted(os.sched_getaffinity(0))
     near = [allowed[-1]]
     done = subprocess.run(
@@ -186,7 +179,10 @@ def test_loaders_of_a_bound_worker_may_use_every_core_as_without_workbench(tmp_p
         text=True,
         check=True,
     )
-    assert done.stdout.strip() == f"[{near}] [{allowed}] {near}"
+    found = json.loads(done.stdout)
+    assert found.pop("here") == near
+    methods = ("ours", "default", "fork", "spawn", "forkserver")
+    assert found == {name: [[near], [allowed]] for name in methods}
 
 
 class Bound(Exception):
