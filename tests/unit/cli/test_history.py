@@ -1,6 +1,7 @@
 """The list of kept runs, as text and as JSON."""
 
 import fcntl
+import json
 from pathlib import Path
 
 import msgspec
@@ -118,7 +119,7 @@ def test_in_a_terminal_a_run_is_resumed_on_the_screens(runs: Path, monkeypatch) 
     assert started[0][-4:] == ["resume", "b", "--jsonl", "--control"]
 
 
-def test_a_run_that_ended_without_a_row_does_not_lack_nothing(runs: Path) -> None:
+def test_a_run_that_ended_without_a_row_does_not_lack_nothing(runs: Path, capfd) -> None:
     empty = [event for event in RUN if not isinstance(event, (ev.BlockMeasured, ev.CasePrepared))]
     finished = ev.RunFinished(
         at_s=1.0, status="done", finished_at="2026-11-21T00:00:10Z", duration_s=1.0, exit_code=1
@@ -132,6 +133,9 @@ def test_a_run_that_ended_without_a_row_does_not_lack_nothing(runs: Path) -> Non
     assert "is complete" not in done.stderr and "no row left to resume" in done.stderr
     done = CliRunner().invoke(cli, ["resume", "c"])
     assert (done.exit_code, "is complete" in done.stderr) == (0, True)
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["resume", "c", "--json"], standalone_mode=False)
+    assert json.loads(capfd.readouterr().out)["run"]["status"] == "done"
 
 
 def test_a_run_under_way_is_not_called_one_without_complete_rows(runs: Path) -> None:
