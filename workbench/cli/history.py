@@ -95,6 +95,7 @@ def runs(
 
 def _show(runs: Sequence[RunSummary], *, as_json: bool) -> None:
     from ..export.view.runs import COLUMNS, run_line
+    from ..export.view.spans import plain_lines
     from ..export.view.table import UNLIMITED, Column, table_lines
 
     if as_json:
@@ -103,8 +104,7 @@ def _show(runs: Sequence[RunSummary], *, as_json: bool) -> None:
     started, *others = COLUMNS
     started = dataclasses.replace(started, rank=5)  # disappears early, since the id contains it
     columns, width = [Column("id", "Run"), started, *others], terminal_width() or UNLIMITED
-    for line in table_lines(columns, [*map(run_line, runs)], width):
-        click.echo(line.plain.rstrip())
+    click.echo(plain_lines(table_lines(columns, [*map(run_line, runs)], width)))
 
 
 def _prune(old: Sequence[tuple[Path, RunSummary]], *, yes: bool, as_json: bool) -> int:

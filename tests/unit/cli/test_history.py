@@ -76,6 +76,14 @@ def test_the_list_says_how_certain_the_answers_are(runs: Path, monkeypatch) -> N
     assert [line.partition("done")[2].strip() for line in listed[1:]] == ["1 open, 1 sure", ""]
 
 
+def test_a_long_command_is_cut_in_ascii(runs: Path, monkeypatch) -> None:
+    first = replace(RUN[0], tool=Tool("workbench", "0", "workbench advise" + " realtime" * 9))
+    (runs / "b.jsonl").write_bytes(ev.encode(first) + b"\n")
+    monkeypatch.setattr(history, "terminal_width", lambda: 70)
+    listed = CliRunner().invoke(cli, ["runs"]).stdout
+    assert "~" in listed and listed.isascii()
+
+
 def test_a_text_that_is_no_text_matches_nothing() -> None:
     done = CliRunner().invoke(cli, ["runs", "\udcff"])
     assert done.exit_code == 0, done.exception
