@@ -135,7 +135,8 @@ def _prune(old: Sequence[tuple[Path, RunSummary]], *, yes: bool, as_json: bool) 
 def resume(run: str, control: bool, **options: bool) -> None:
     """Measure the rows missing from an interrupted run.
 
-    The result is a new run, which also contains the rows already measured.
+    The result is a new run, which also contains the rows already measured.  A complete run is
+    printed in the format that is asked for.
     """
     from ..report import cut_run, history, journal, run_files
 
