@@ -15,7 +15,7 @@ import click
 
 from .. import __version__
 from ..engine.exit_codes import BEYOND, FAILED, OK
-from ..export.formats import FILES, file_text
+from ..export.formats import FILES, FORMATS, file_text
 from ..files.write import replace
 from ..planning.usage import UsageError, check_apart, new_folder, target
 from ..records.comparison import RunList, RunSummary
@@ -95,6 +95,7 @@ def runs(
 
 def _show(runs: Sequence[RunSummary], *, as_json: bool) -> None:
     from ..export.view.runs import COLUMNS, run_line
+    from ..export.view.spans import plain_lines
     from ..export.view.table import UNLIMITED, Column, table_lines
 
     if as_json:
@@ -103,8 +104,7 @@ def _show(runs: Sequence[RunSummary], *, as_json: bool) -> None:
     started, *others = COLUMNS
     started = dataclasses.replace(started, rank=5)  # disappears early, since the id contains it
     columns, width = [Column("id", "Run"), started, *others], terminal_width() or UNLIMITED
-    for line in table_lines(columns, [*map(run_line, runs)], width):
-        click.echo(line.plain.rstrip())
+    click.echo(plain_lines(table_lines(columns, [*map(run_line, runs)], width)))
 
 
 def _prune(old: Sequence[tuple[Path, RunSummary]], *, yes: bool, as_json: bool) -> int:
@@ -135,7 +135,8 @@ def _prune(old: Sequence[tuple[Path, RunSummary]], *, yes: bool, as_json: bool) 
 def resume(run: str, control: bool, **options: bool) -> None:
     """Measure the rows missing from an interrupted run.
 
-    The result is a new run, which also contains the rows already measured.
+    The result is a new run, which also contains the rows already measured.  A complete run is
+    printed in the format that is asked for.
     """
     from ..report import cut_run, history, journal, run_files
 
@@ -145,7 +146,7 @@ def resume(run: str, control: bool, **options: bool) -> None:
     run_id = old.report.started.id if old.report.started else run
     if history.is_being_written(journal.runs_folder() / f"{run_id}.jsonl"):
         raise UsageError(f"run {run_id} is still under way")
-    cut = cut_run.CutRun.of(old, __version__)
+    cut, display = cut_run.CutRun.of(old, __version__), chosen_format(options)
     if not cut.budget_s:
         from .headless import unmeasured
 
@@ -154,8 +155,9 @@ def resume(run: str, control: bool, **options: bool) -> None:
             say(f"{why}; measure it: {row.plan.reproduce}")
         state = "has no row left to resume" if missing else "is complete"
         say(f"run {cut.started.id} {state}: workbench open {cut.started.id}")
+        if display and (whole := FORMATS[display].whole):  # what a script expects on stdout
+            put(whole(old.report))
         sys.exit(FAILED if missing else OK)
-    display = chosen_format(options)
     chosen = [f"--{name}" for name in (display, control and "control") if name]
     root = click.get_current_context().find_root().command
     root.main([*cut.command, *chosen], standalone_mode=False, obj=cut)

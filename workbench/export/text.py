@@ -10,7 +10,7 @@ from ..records.document import PHASES, Sweep
 from ..records.machine import Machine, Software
 from ..report import history, journal
 from ..report.candidate import Row
-from ..report.cut_run import resumable
+from ..report.cut_run import refusal, resumable
 from ..report.report import Report
 from ..text.sanitize import shown
 from .view.answers import notes, result_lines
@@ -62,7 +62,7 @@ def _breaking_off(report: Report) -> list[Fact]:
             text = "the run is still under way"
         elif known := resumable(report):
             text = f"{text}; `workbench resume {known}` measures the rest"
-        else:
+        elif refusal(report):
             text = f"{text}; run it again: `{report.started.tool.command}`"
     return [fact("incomplete", text)]
 

@@ -284,7 +284,7 @@ class Run(msgspec.Struct, frozen=True):
     id: str
     started_at: str  # ISO 8601, UTC
     finished_at: str | None
-    duration_s: float | None  # since the start of the process, thus before `started_at`
+    duration_s: float | None  # from the start of the process, before `started_at`
     status: str  # "running", "paused", "done", "failed", "cancelled", "incomplete"
     budget_s: float | None
     overhead: Overhead | None = None

@@ -148,6 +148,8 @@ def reason(error: Exception) -> str:
     """Why JSON could not be decoded, in words."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8 text"
     return str(error).replace("Input data was truncated", "it is empty or ends too early")
 
 

@@ -1,6 +1,7 @@
 """The list of kept runs, as text and as JSON."""
 
 import fcntl
+import json
 from pathlib import Path
 
 import msgspec
@@ -75,6 +76,14 @@ def test_the_list_says_how_certain_the_answers_are(runs: Path, monkeypatch) -> N
     assert [line.partition("done")[2].strip() for line in listed[1:]] == ["1 open, 1 sure", ""]
 
 
+def test_a_long_command_is_cut_in_ascii(runs: Path, monkeypatch) -> None:
+    first = replace(RUN[0], tool=Tool("workbench", "0", "workbench advise" + " realtime" * 9))
+    (runs / "b.jsonl").write_bytes(ev.encode(first) + b"\n")
+    monkeypatch.setattr(history, "terminal_width", lambda: 70)
+    listed = CliRunner().invoke(cli, ["runs"]).stdout
+    assert "~" in listed and listed.isascii()
+
+
 def test_a_text_that_is_no_text_matches_nothing() -> None:
     done = CliRunner().invoke(cli, ["runs", "\udcff"])
     assert done.exit_code == 0, done.exception
@@ -118,7 +127,7 @@ def test_in_a_terminal_a_run_is_resumed_on_the_screens(runs: Path, monkeypatch) 
     assert started[0][-4:] == ["resume", "b", "--jsonl", "--control"]
 
 
-def test_a_run_that_ended_without_a_row_does_not_lack_nothing(runs: Path) -> None:
+def test_a_run_that_ended_without_a_row_does_not_lack_nothing(runs: Path, capfd) -> None:
     empty = [event for event in RUN if not isinstance(event, (ev.BlockMeasured, ev.CasePrepared))]
     finished = ev.RunFinished(
         at_s=1.0, status="done", finished_at="2026-11-21T00:00:10Z", duration_s=1.0, exit_code=1
@@ -132,6 +141,9 @@ def test_a_run_that_ended_without_a_row_does_not_lack_nothing(runs: Path) -> Non
     assert "is complete" not in done.stderr and "no row left to resume" in done.stderr
     done = CliRunner().invoke(cli, ["resume", "c"])
     assert (done.exit_code, "is complete" in done.stderr) == (0, True)
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["resume", "c", "--json"], standalone_mode=False)
+    assert json.loads(capfd.readouterr().out)["run"]["status"] == "done"
 
 
 def test_a_run_under_way_is_not_called_one_without_complete_rows(runs: Path) -> None:

@@ -115,7 +115,7 @@ def test_a_run_that_broke_off_names_resume_only_where_resume_takes_it(
     cut.rows = kept("advise-interrupted").report.rows
     ceilings = replace(started.tool, command="workbench ceilings")
     cut.started = replace(started, tool=ceilings)
-    assert run_text(cut).endswith("incomplete    the run was cut short")
+    assert run_text(cut).endswith("the run was cut short; run it again: `workbench ceilings`")
 
 
 def test_a_complete_run_lacks_nothing() -> None:
