@@ -7,7 +7,7 @@ from typing import Concatenate, ParamSpec
 
 from ..planning.request import Request, fake_devices
 from ..pool.control import Control
-from ..pool.pool import Pool
+from ..pool.pool import Listener as Listener, Pool
 from ..pool.worker_process import WorkerKey
 from ..records import events as ev
 from ..records.machine import Machine, Software
@@ -32,7 +32,6 @@ class Share:
 
 
 P = ParamSpec("P")
-Listener = Callable[[ev.AnyEvent], None]
 
 
 @dataclass(frozen=True)

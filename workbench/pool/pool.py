@@ -51,6 +51,7 @@ class WorkerFailed(Exception):
         self.reason = reason
 
 
+Listener = Callable[[ev.AnyEvent], None]
 T = TypeVar("T")
 
 
@@ -65,13 +66,7 @@ class Answer(Generic[T]):
 class Pool:
     """The workers of a run, at most one of them awake unless torchrun or srun started the run."""
 
-    def __init__(
-        self,
-        settings: WorkerSettings,
-        *,
-        control: Control,
-        listener: Callable[[ev.AnyEvent], None],
-    ) -> None:
+    def __init__(self, settings: WorkerSettings, *, control: Control, listener: Listener) -> None:
         self._settings = settings
         self._control = control
         self._listener = listener
