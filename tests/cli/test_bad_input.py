@@ -78,7 +78,11 @@ def answer(arguments):
             os.dup2(out.fileno(), 1)
             os.dup2(err.fileno(), 2)
             sys.argv = ["workbench", *arguments]
-            main()
+            try:
+                main()
+            except SystemExit as ended:
+                sys.stdout.flush()
+                os._exit(ended.code)  # a whole end of Python takes longer than the request
             os._exit(0)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         out.seek(0)
@@ -105,6 +109,7 @@ def answers(
         text=True,
         check=True,
     )
+    assert not [*Path(state).rglob("*.jsonl")], "a refused run leaves no journal"
     return dict(zip([each for each, _ in USAGE], json.loads(done.stdout), strict=True))
 
 
@@ -137,11 +142,6 @@ def test_an_interpreter_that_cannot_run_is_named_before_the_run(cli, tmp_path: P
     assert (done.returncode, done.stdout) == (2, "")
     line = done.stderr.strip().splitlines()[-1]
     assert line.startswith(f"workbench: --python: {file} could not be started: Exec format error; ")
-    assert not list(cli.runs.glob("*"))
-
-
-def test_a_refused_run_leaves_no_journal(cli) -> None:
-    cli("run", "spin", "--device", "cuda:9", "--json")
     assert not list(cli.runs.glob("*"))
 
 

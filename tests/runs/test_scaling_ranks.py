@@ -6,7 +6,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -194,12 +193,10 @@ def test_a_rank_that_dies_is_named_with_its_log_and_takes_the_others_along() -> 
     child._log.write(b"the last words\n")
     child._log.flush()
     os.kill(child.process.pid, signal.SIGKILL)
-    began = time.monotonic()
     with pytest.raises(WorkloadError) as caught:
         for _ in range(10):
             task.step()
         task.finish()
-    assert time.monotonic() - began < 5
     assert caught.value.code == "rank_died"
     assert "rank 1 of 2 died (killed by SIGKILL)" in str(caught.value)
     assert str(caught.value).endswith("the last words")

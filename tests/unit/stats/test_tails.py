@@ -7,7 +7,7 @@ from itertools import chain
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from workbench.stats import ratios
 from workbench.stats.samples import paired_ratio, quantile
@@ -25,6 +25,7 @@ def ratio_of(first, second):
     return tail_ratio(tail_of(first), tail_of(second), logs_of(first, second), 0.95)
 
 
+@settings(max_examples=30)
 @given(blocks)
 def test_it_is_the_percentile_of_all_samples_and_of_parts_of_the_rounds(found) -> None:
     kept = [range(len(found)), *parts(len(found))]
@@ -49,6 +50,7 @@ def test_too_few_samples_or_rounds_have_no_percentile() -> None:
     assert tail_interval([[1.0] * 33] * 3) is None
 
 
+@settings(max_examples=30)
 @given(blocks)
 def test_swapped_candidates_have_the_inverse_ratio(found) -> None:
     there, back = ratio_of(found, found[::-1]), ratio_of(found[::-1], found).inverse()

@@ -92,7 +92,7 @@ def fp8(m: int = 64, n: int = 48, k: int = 256, device: str = "cpu") -> Task:
         pytest.skip("this torch multiplies no FP8 on a CPU")
 
 
-@pytest.mark.parametrize("shape", [(64, 48, 256), (1, 16, 4096), (512, 256, 512)])
+@pytest.mark.parametrize("shape", [(64, 48, 256), (1, 16, 4096), (128, 48, 512)])
 def test_fp8_rounds_to_three_bits_and_is_far_from_its_limit(shape: tuple[int, int, int]) -> None:
     found = checked(fp8(*shape))
     assert 0.01 < found.value < product.LIMITS["fp8"] / 2

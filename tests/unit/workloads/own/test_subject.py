@@ -1,6 +1,6 @@
 """A user's module: how it is built, called, copied and shared between workers."""
 
-import subprocess
+import importlib
 import sys
 import warnings
 from pathlib import Path
@@ -329,10 +329,13 @@ def build(): return Net(3, 3), (torch.ones(1, 3),)
         written(tmp_path, f"refuses_{method}", text)
 
 
-def test_a_pickle_finds_its_classes_in_the_folder(tmp_path: Path) -> None:
+def test_a_pickle_finds_its_classes_in_the_folder(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "home_net.py").write_text("import torch\nclass Net(torch.nn.Linear): pass\n")
-    made = "import torch, home_net; torch.save((home_net.Net(3, 2), torch.ones(1, 3)), 'net.pt')"
-    subprocess.run([sys.executable, "-c", made], cwd=tmp_path, check=True)
+    with monkeypatch.context() as there:
+        there.syspath_prepend(tmp_path)
+        made = importlib.import_module("home_net").Net(3, 2), torch.ones(1, 3)
+        torch.save(made, tmp_path / "net.pt")
+    del sys.modules["home_net"]
     code = Code("torch", "net.pt", f"{tmp_path}/kept", str(tmp_path), pickled=True)
     assert type(subject_of(code).module).__name__ == "Net"
 

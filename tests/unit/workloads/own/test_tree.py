@@ -145,23 +145,21 @@ def test_a_packed_sequence_is_one_argument() -> None:
     assert torch.equal(net(*example.mapped(torch.clone).args)[1], net(packed)[1])
 
 
-class Half(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = torch.compile(torch.nn.Linear(3, 3))
-
-    @torch.compiler.disable
-    def forward(self, x):
-        return self.body(x)
-
-
-class Whole(Half):
-    @torch.compile
-    def forward(self, x):
-        return self.body(x)
-
-
 def test_parts_that_stay_compiled_are_named() -> None:
+    class Half(torch.nn.Module):  # here, since the decorators import a compiler
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = torch.compile(torch.nn.Linear(3, 3))
+
+        @torch.compiler.disable
+        def forward(self, x):
+            return self.body(x)
+
+    class Whole(Half):
+        @torch.compile
+        def forward(self, x):
+            return self.body(x)
+
     assert compiled_parts(Half()) == ["body"]
     assert compiled_parts(Whole()) == ["forward", "body"]
     assert compiled_parts(torch.jit.trace(torch.nn.Linear(2, 2), torch.ones(1, 2))) == []
