@@ -302,7 +302,8 @@ def _shapes(example: Example) -> str:
     """The shapes of its tensors by position, then by keyword: `1x3x32x32, mask=1x8`."""
     parts = []
     for path, tensor in example.tensors().items():
-        size = "x".join(map(str, tensor.shape)) or "scalar"
+        # Inside torch.jit.trace sizes are tensors.
+        size = "x".join(str(int(each)) for each in tensor.shape) or "scalar"
         parts.append(size if path[0].isdigit() else f"{path}={size}")
     return ", ".join(parts) or "no tensors"
 

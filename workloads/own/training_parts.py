@@ -133,8 +133,7 @@ class TrainingParts:
 
     def loss_on(self, module: Any, batch: Any) -> Any:
         """The loss of `module`; WorkloadError "bad_input" if it is not a scalar."""
-        example = self.arguments(batch)
-        output = module(*example.args, **example.kwargs)
+        output = self._output_of(module, batch)
         if self._judges_target:
             loss = self._loss_of(output, self._target(batch), HINT)
         elif self.judges_batch:
@@ -150,6 +149,19 @@ class TrainingParts:
         where = "its output" if self.loss is None else "its loss function"
         text = f"{where} gives a {type(loss).__name__}{shape}, not a scalar loss"
         raise self._no_loss(text, IN_TUPLE if self.loss is None and are_several(output) else "")
+
+    def _output_of(self, module: Any, batch: Any) -> Any:
+        """The module's output; one that gets a dictionary whole may rather want its entries."""
+        example = self.arguments(batch)
+        try:
+            return module(*example.args, **example.kwargs)
+        except (AttributeError, TypeError):
+            if not (isinstance(batch, Mapping) and example.args):
+                raise
+            names = ", ".join(map(str, batch))
+            hint = f"name the parameters of its forward as a batch does: {names}"
+            with user_errors(self.one.name, hint):
+                raise
 
     def _loss_of(self, output: Any, given: Any, hint: str) -> Any:
         """The user's loss; an error of these types suggests that it takes something else."""
@@ -172,7 +184,9 @@ class TrainingParts:
         given = as_given(batch)
         if isinstance(given, (list, tuple)):
             return given[-1]
-        raise self._no_loss(f"its loss takes a target, and a batch is a {type(given).__name__}")
+        text = f"its loss takes a target, and a batch is a {type(given).__name__}"
+        named = isinstance(given, Mapping) and given
+        raise self._no_loss(text, HINT.replace("[1]", f"[{list(given)[-1]!r}]") if named else "")
 
     def _no_loss(self, text: str, hint: str = "") -> WorkloadError:
         if self.subject.code.is_script or self.subject.namespace is None:

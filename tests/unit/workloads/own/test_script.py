@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from workloads.own import script
-from workloads.own.calls import Called, Run, circumstances, modal_parts
+from workloads.own.calls import Called, Run, _shapes, circumstances, modal_parts
 from workloads.own.tree import Example
 
 ROOT = Path(__file__).parents[4]
@@ -176,6 +176,18 @@ def test_training_mode_counts_where_it_changes_something(module: Any, noted: boo
     parts = modal_parts(module)
     assert ("in training mode" in circumstances(module, parts)) == noted
     assert "in training mode" not in circumstances(module.eval(), parts)
+
+
+def test_sizes_are_numbers_while_a_module_is_traced() -> None:
+    seen = set()
+
+    class Net(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            seen.add(_shapes(Example((x,), {})))
+            return x + 1
+
+    torch.jit.trace(Net(), torch.ones(2, 3))
+    assert seen == {"2x3"}
 
 
 def test_the_threads_that_a_script_sets_are_known(outcomes: Outcomes) -> None:

@@ -243,6 +243,20 @@ def test_a_dictionary_goes_to_what_forward_takes() -> None:
     assert TrainingParts(Stub(Whole())).arguments(given).args == (given,)
 
 
+def test_a_batch_by_names_that_forward_or_the_loss_cannot_take_has_a_remedy(tmp_path: Path) -> None:
+    rows = [{"image": torch.ones(3), "label": 1}] * BATCH
+    with fails_with("user_code", "must be Tensor, not dict", hint="a batch does: image, label"):
+        examined(supervised(dataset=lambda: rows), tmp_path)
+
+    class Named(nn.Linear):
+        def forward(self, image: Any) -> Any:
+            return super().forward(image)
+
+    one = Stub(Named(3, 2), dataset=lambda: rows, loss=nn.CrossEntropyLoss())
+    with fails_with("bad_input", "a batch is a dict", hint="cross_entropy(output, batch['label'])"):
+        examined(one, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("functions", "code", "message"),
     [
