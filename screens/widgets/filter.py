@@ -13,7 +13,8 @@ from .table import Table
 
 
 class FilterInput(Input):
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "submit", "Keep")]  # named, too
+    # Textual's own binding has no name in the key bar.
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "submit", "Keep")]
 
 
 class FilterBar(Horizontal):
