@@ -160,7 +160,7 @@ class TrainingParts:
                 raise
             names = ", ".join(map(str, batch))
             hint = f"name the parameters of its forward as a batch does: {names}"
-            with user_errors(self.one.name, hint):
+            with user_errors(self.subject.name, hint):
                 raise
 
     def _loss_of(self, output: Any, given: Any, hint: str) -> Any:
