@@ -153,6 +153,14 @@ class Run:
         if optimizer not in self.optimizers:  # they compare by identity
             self.optimizers.append(optimizer)
 
+    def _note_caller(self, frame: FrameType) -> None:
+        """Note a module of which the program calls `forward`, since only its parts are seen."""
+        caller = frame.f_locals.get("self") if frame.f_code.co_name == "forward" else None
+        if isinstance(caller, torch.nn.Module):
+            what = f"the script calls {type(caller).__name__}.forward"
+            note = f"{what}, so only its parts are seen: call the module itself"
+            self.notes = list(dict.fromkeys([*self.notes, note]))
+
     def _stop(self, *_: object) -> None:
         self.cut = True
         raise TimeUp
@@ -183,14 +191,6 @@ class Run:
                 called.seconds += time.perf_counter() - ready
         finally:
             self._thread.inside = False
-
-    def _note_caller(self, frame: FrameType) -> None:
-        """Note a module of which the program calls `forward`, since only its parts are seen."""
-        caller = frame.f_locals.get("self") if frame.f_code.co_name == "forward" else None
-        if isinstance(caller, torch.nn.Module):
-            what = f"the script calls {type(caller).__name__}.forward"
-            note = f"{what}, so only its parts are seen: call the module itself"
-            self.notes = list(dict.fromkeys([*self.notes, note]))
 
     def _record(self, module: Any) -> Called:
         """The record of a module; beyond INSTANCES, the first one of its class."""
