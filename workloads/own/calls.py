@@ -188,6 +188,14 @@ class Run:
         if optimizer not in self.optimizers:  # they compare by identity
             self.optimizers.append(optimizer)
 
+    def _note_caller(self, frame: FrameType) -> None:
+        """Note a module of which the program calls `forward`, since only its parts are seen."""
+        caller = frame.f_locals.get("self") if frame.f_code.co_name == "forward" else None
+        if isinstance(caller, torch.nn.Module):
+            what = f"the script calls {type(caller).__name__}.forward"
+            note = f"{what}, so only its parts are seen: call the module itself"
+            self.notes = list(dict.fromkeys([*self.notes, note]))
+
     def _stop(self, *_: object) -> None:
         if not self.cut:  # a call that compiles may be cut before the first step of an optimizer
             kind = torch.optim.Optimizer
@@ -234,14 +242,6 @@ class Run:
         (before, output), (given, target) = self._thread.before, example.args
         if given is output():
             before.judge(called.module, target)
-
-    def _note_caller(self, frame: FrameType) -> None:
-        """Note a module of which the program calls `forward`, since only its parts are seen."""
-        caller = frame.f_locals.get("self") if frame.f_code.co_name == "forward" else None
-        if isinstance(caller, torch.nn.Module):
-            what = f"the script calls {type(caller).__name__}.forward"
-            note = f"{what}, so only its parts are seen: call the module itself"
-            self.notes = list(dict.fromkeys([*self.notes, note]))
 
     def _record(self, module: Any) -> Called:
         """The record of a module; beyond INSTANCES, the first one of its class."""
