@@ -47,6 +47,12 @@ async def test_medians_are_shown_while_no_99th_percentile_is_known() -> None:
     )
 
 
+async def test_the_ratio_to_the_best_stays_where_its_plot_has_no_room() -> None:
+    lines = await shown(scenes.cpu_only, "2")
+    assert ["Candidate", "Time", "Median", "State"] in [line.split() for line in lines]
+    assert any("cpu torch bf16 t2" in line and " 1.25x " in line for line in lines)
+
+
 async def test_where_the_lead_changes_is_wrapped_where_there_is_room() -> None:
     said = in_one(await shown(scenes.sweep))
     assert "overtakes cpu numpy fp32 t16 between n 64 and 128" in said

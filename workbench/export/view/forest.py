@@ -8,7 +8,8 @@ from ...text import units
 from .chart import ticks
 from .spans import Text
 
-VALUE = 8  # cells for the ratio as text
+VALUE = 8  # cells for the ratio as text, with a blank
+LEAST = 8  # cells of the smallest plot
 LEAST_TOP = 1.25  # end of the axis if all candidates are level
 
 
@@ -24,8 +25,8 @@ def axis(all_: Mapping[str, Ratio]) -> Callable[[str, int], Text]:
     """The head of the column: as many ticks as fit."""
 
     def draw(title: str, width: int) -> Text:
-        if width <= VALUE:  # no candidate has a ratio yet
-            return Text.of((title, "dim"))
+        if width < VALUE + LEAST:  # no candidate has a ratio yet, or there is no room for the plot
+            return Text.of((title.rjust(min(width, VALUE - 1)), "dim"))
         width -= VALUE
         drawn = [" "] * width
         high = max([LEAST_TOP, *(behind.high for behind in all_.values())])
@@ -44,6 +45,9 @@ def cell(key: str, all_: Mapping[str, Ratio], tone: str) -> Callable[[int], Text
 
     def draw(width: int) -> Text:
         found = all_[key]
+        value = f"{units.gain(found.value):>{VALUE - 1}}"
+        if width < VALUE + LEAST:
+            return Text.of(value)
         width -= VALUE
         low, at, high = (
             _place(value, all_, width) for value in (found.low, found.value, found.high)
@@ -56,6 +60,6 @@ def cell(key: str, all_: Mapping[str, Ratio], tone: str) -> Callable[[int], Text
         if high > at:
             drawn[high] = ("┤", tone)
         drawn[at] = ("●", tone)
-        return Text.of(f"{units.gain(found.value):>{VALUE - 1}} ", *drawn)
+        return Text.of(f"{value} ", *drawn)
 
     return draw

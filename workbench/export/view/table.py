@@ -37,6 +37,7 @@ class Column:
     align: Literal["left", "right"] = "left"
     patient: bool = False
     names: bool = False
+    bare: int = 0  # cells of a drawing's text alone, which stays when the drawing goes; 0: none
     head: Callable[[str, int], Text] | None = None  # draws the title for a width
 
 
@@ -104,7 +105,11 @@ def fit(columns: Sequence[Column], lines: Sequence[Line], width: int) -> list[tu
 
     for least, rank in ((whole, LAST), ({}, 1)):
         while needed(least) > width and any(c.rank >= rank for c in kept):
-            kept.remove(max(kept, key=lambda c: (c.rank > 0 and _is_empty(c, lines), c.rank)))
+            last = max(kept, key=lambda c: (c.rank > 0 and _is_empty(c, lines), c.rank))
+            if limits[last.key][0] > last.bare > 0:
+                limits[last.key] = last.bare, last.bare
+            else:
+                kept.remove(last)
     spare = width - needed({})
     widths = {c.key: limits[c.key][0] for c in kept}
     for _, equals in groupby(sorted(kept, key=_turn), _turn):

@@ -179,7 +179,7 @@ def run_columns(
     return [
         *([Column("mark", "")] if marks else []),
         _CANDIDATE,
-        Column("speed", title, rank=3, minimum=16, maximum=72, head=axis),
+        Column("speed", title, rank=3, minimum=16, maximum=72, bare=forest.VALUE - 1, head=axis),
         _RATE,
         *counted,
         replace(MEDIAN, rank=5) if has_values else MEDIAN,
