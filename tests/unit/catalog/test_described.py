@@ -21,7 +21,6 @@ from workbench.planning.plan import resolve
 from workbench.planning.request import Request
 from workbench.planning.usage import UsageError
 
-
 OTHERS: set[psutil.Process] = set()  # what tests before this one have not waited for
 
 
