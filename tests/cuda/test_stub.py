@@ -16,6 +16,7 @@ from support import Cli
 
 from workbench import catalog
 
+pytestmark = pytest.mark.timeout(300)  # the first of them builds the stub
 ROOT = Path(__file__).parents[2]
 ON_GPU = sorted(
     workload.name
@@ -58,7 +59,6 @@ def module(tmp_path: Path, cli: Cli) -> Path:
     return tmp_path
 
 
-@pytest.mark.timeout(300)
 def test_tests_for_a_gpu_pass(environment: dict[str, str]) -> None:
     folders = ("tests/unit/workloads", "tests/unit/worker", "tests/runs")
     command = [sys.executable, "-m", "pytest", "-n", "0", "-m", "cuda", *folders]
