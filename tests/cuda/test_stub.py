@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from small import BATCH, SMALL
-from support import Cli
+from support import Cli, budget
 
 from workbench import catalog
 
@@ -71,7 +71,7 @@ def test_tests_for_a_gpu_pass(environment: dict[str, str]) -> None:
 def test_every_workload_runs(cli: Cli, name: str) -> None:
     sizes = [part for pair in SMALL[name].items() for part in ("--set", "{}={}".format(*pair))]
     sizes += ["--batch", str(BATCH[name])] if name in BATCH else []
-    asked = ("--device", "gpu", "--backend", "torch", "--quick", "--budget", "30", *sizes)
+    asked = ("--device", "gpu", "--backend", "torch", "--quick", *budget(15), *sizes)
     found = measured(cli, "run", name, *asked)
     assert {m["case"]["device"] for m in found} == {"cuda:0"}
 
