@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 from small import BATCH, SMALL
-from support import Cli
+from support import Cli, budget
 
 from workbench import catalog
 
+pytestmark = pytest.mark.timeout(300)  # the first of them builds the stub
 ROOT = Path(__file__).parents[2]
 ON_GPU = sorted(
     workload.name
@@ -58,7 +59,6 @@ def module(tmp_path: Path, cli: Cli) -> Path:
     return tmp_path
 
 
-@pytest.mark.timeout(300)
 def test_tests_for_a_gpu_pass(environment: dict[str, str]) -> None:
     folders = ("tests/unit/workloads", "tests/unit/worker", "tests/runs")
     command = [sys.executable, "-m", "pytest", "-n", "0", "-m", "cuda", *folders]
@@ -71,7 +71,7 @@ def test_tests_for_a_gpu_pass(environment: dict[str, str]) -> None:
 def test_every_workload_runs(cli: Cli, name: str) -> None:
     sizes = [part for pair in SMALL[name].items() for part in ("--set", "{}={}".format(*pair))]
     sizes += ["--batch", str(BATCH[name])] if name in BATCH else []
-    asked = ("--device", "gpu", "--backend", "torch", "--quick", "--budget", "30", *sizes)
+    asked = ("--device", "gpu", "--backend", "torch", "--quick", *budget(15), *sizes)
     found = measured(cli, "run", name, *asked)
     assert {m["case"]["device"] for m in found} == {"cuda:0"}
 

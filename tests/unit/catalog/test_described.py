@@ -21,16 +21,19 @@ from workbench.planning.plan import resolve
 from workbench.planning.request import Request
 from workbench.planning.usage import UsageError
 
+OTHERS: set[psutil.Process] = set()  # what tests before this one have not waited for
+
 
 @pytest.fixture(autouse=True)
 def zoo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv(catalog.ENV, str(ZOO))
+    OTHERS.update(children())
     yield
     described.close_all()
 
 
 def children() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)
+    return [p for p in psutil.Process().children(recursive=True) if p not in OTHERS]
 
 
 def case(name: str, **changes: object) -> Case:
