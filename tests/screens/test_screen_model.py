@@ -170,7 +170,7 @@ async def test_the_screen_is_there_before_the_engine_says_a_word() -> None:
             [*simulated_lab.midway(), ev.ModelBuilding(at_s=20.0, recipe="int8", search=True)],
             "searching the nodes of int8 to leave in FP32",
         ),
-        (simulated_lab.midway(), "racing, 5 of 8 candidates left"),
+        (simulated_lab.midway(), "racing, 6 of 8 candidates left"),
         (DONE[:ADVISED], "profiling, to explain the result"),
         (DONE[:-1], "finishing"),
     ],
