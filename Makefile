@@ -26,10 +26,11 @@ run: ready
 test: lint
 	$(python) -m pytest -n 2 --dist worksteal tests/unit tests/screens tests/cli
 
-# Faults, whole runs, every variant of every workload, those with real workers one at a time, and
-# half a minute of `make faults`.
+# Faults, whole runs, every variant of every workload, pictures of a second size, tests with real
+# workers one at a time, and half a minute of `make faults`.
 test-workers: ready-to-test
 	$(python) -m pytest -n 2 --dist worksteal tests/faults tests/runs tests/variants
+	$(python) -m pytest -n 2 -m sizes tests/screens
 	$(python) -m pytest tests/worker
 	$(python) -m benchmarks.faults --short
 
