@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 from builders import machine as build_machine
+from machines import h200
 
 from workbench.advisor import doctor
 from workbench.advisor.doctor import Check, Examination
@@ -30,21 +31,14 @@ ON_GPU = {
     "torch": Trial("2.13.0", {"CUDA": "13.0", "cuDNN": "9.10.2"}, {"cpu": None, "cuda:0": None}),
     "onnxruntime": Trial("1.31.1", {}, {CPU: None, CUDA: None}),
 }
-HEALTHY = Gpu(
-    index=0,
-    device="cuda:0",
-    uuid="GPU-1",
-    pci_bus_id="0000:18:00.0",
-    name="NVIDIA H200",
-    memory_total_bytes=100,
-    memory_used_bytes=1,
-    compute_capability="9.0",
-    power_limit_w=700.0,
+HEALTHY = msgspec.structs.replace(
+    h200(),
     power_default_w=700.0,
     clock_event_reasons=["gpu_idle", "sw_power_cap"],
     ecc_uncorrected=0,
-    persistence=True,
     pcie=Pcie(1, 16, 5, 16, 5),
+    memory_total_bytes=100,
+    memory_used_bytes=1,
     processes=[],
 )
 

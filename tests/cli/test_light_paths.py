@@ -54,7 +54,7 @@ def test_an_engine_imports_no_backend_even_while_it_runs_them(environment) -> No
 
 
 def test_the_screens_import_no_backend_and_no_page_before_it_is_shown(environment) -> None:
-    """What they draw costs the measured candidates nothing."""
+    """Drawing takes no time from the candidates that are measured."""
     code = (
         "import sys, screens.app, screens.state.event_source, workbench.cli.main;"
         "heavy = {'torch', 'onnxruntime', 'onnx', 'numpy', 'pynvml'} & sys.modules.keys();"

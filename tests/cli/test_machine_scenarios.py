@@ -28,7 +28,7 @@ SCENARIOS: dict[str, tuple[str, dict[str, str], str]] = {
         {"NVML_STUB_GPUS": "2", "NVML_STUB": "nvmlDeviceGetHandleByIndex_v2@1=15"},
         "fallen off the bus",
     ),
-    "a card that crashes whoever asks": (
+    "a card that crashes the process that asks": (
         "nvml",
         {"NVML_STUB": "nvmlDeviceGetName@0=segv"},
         "SIGSEGV",
@@ -73,7 +73,7 @@ def test_detect_and_the_hardware_screen_tell_each_condition(cli, stub, name: str
     [
         "library and module of two versions",
         "one of two cards lost",
-        "a card that crashes whoever asks",
+        "a card that crashes the process that asks",
     ],
 )
 def test_watch_goes_on_whatever_the_condition(cli, stub: StubDriver, name: str) -> None:

@@ -155,7 +155,7 @@ def resume(run: str, control: bool, **options: bool) -> None:
             say(f"{why}; measure it: {row.plan.reproduce}")
         state = "has no row left to resume" if missing else "is complete"
         say(f"run {cut.started.id} {state}: workbench open {cut.started.id}")
-        if display and (whole := FORMATS[display].whole):  # what a script expects on stdout
+        if display and (whole := FORMATS[display].whole):  # a script reads the document from stdout
             put(whole(old.report))
         sys.exit(FAILED if missing else OK)
     chosen = [f"--{name}" for name in (display, control and "control") if name]

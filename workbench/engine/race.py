@@ -115,8 +115,8 @@ class Race:
         return None
 
     def _resting(self) -> set[str]:
-        """Who leaves the time of a round to candidates that the source has just made: those well
-        behind the leader, except its baseline."""
+        """The ids of the cases that are well behind the leader.  They leave the time of a round to
+        new candidates of the source; its baseline does not."""
         source, candidates = self._plan.source, list(map(self._candidate, self._active))
         if source is None or not self._is_deciding:
             return set()

@@ -52,7 +52,7 @@ def run_text(report: Report, width: int | None = None) -> str:
 
 
 def _breaking_off(report: Report) -> list[Fact]:
-    """That the run has no end, and the command that measures the rest if its journal is here."""
+    """Say that the run has no end, and how to measure the rest if its journal is here."""
     if report.status != "incomplete" or report.started is None:
         return []
     run, text = report.started.id, "the run was cut short"

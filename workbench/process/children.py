@@ -1,4 +1,4 @@
-"""How every child process is started, limited and ended, and how it ended, in words.
+"""Starts, limits and ends child processes, and says in words how one ended.
 
 A child takes modules from its interpreter and from PYTHONPATH, never from the current directory.
 It ends with this process, and so does its process group, if it leads one.

@@ -39,7 +39,7 @@ class Subject:
         code: Code,
         module: Any,
         example: Example | None,
-        parts: Any = None,  # what stands next to `build` elsewhere
+        parts: Any = None,  # in place of the module that defines `build`
         *,
         build: Any = None,
     ) -> None:

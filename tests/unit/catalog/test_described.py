@@ -21,7 +21,7 @@ from workbench.planning.plan import resolve
 from workbench.planning.request import Request
 from workbench.planning.usage import UsageError
 
-OTHERS: set[psutil.Process] = set()  # what tests before this one have not waited for
+OTHERS: set[psutil.Process] = set()  # left by earlier tests, which did not wait for them
 
 
 @pytest.fixture(autouse=True)

@@ -11,11 +11,8 @@ from typing import Any
 
 import numpy
 import pytest
-import torch
 
 from workloads.own import script
-from workloads.own.calls import Called, Run, _shapes, circumstances, modal_parts
-from workloads.own.tree import Example
 
 ROOT = Path(__file__).parents[4]
 OWN = ROOT / "tests" / "fixtures" / "own"
@@ -130,64 +127,12 @@ def test_a_module_is_chosen_by_its_share_or_by_name(outcomes: Outcomes) -> None:
     assert chosen["Nut"] == {"error": "bad_target", "message": message, "hint": None}
 
 
-def test_a_module_with_weights_comes_before_a_slow_metric() -> None:
-    inputs = Example((torch.ones(1, 3),), {})
-    metric = Called("Metric", torch.nn.Softmax(), seconds=5.0, example=inputs)
-    net = Called("Net", torch.nn.Linear(3, 2), seconds=0.1, example=inputs)
-    assert script.choose(Run(modules=[metric, net])) is net
-    assert script.choose(Run(modules=[metric])) is metric
-    assert script.choose(Run(modules=[net, metric]), "Metric") is metric
-
-
 def test_the_worker_is_left_as_it_was(outcomes: Outcomes) -> None:
     for name in ("guarded", "raise", "endless", "training"):
         found = outcomes.found[name]
         assert found["restored"], name
         assert found["paths"] == ["scripts"]
         assert found["last_path"] == "scripts"  # imports inside forward still work
-
-
-class Drops(torch.nn.Module):
-    def forward(self, x: Any) -> Any:
-        return torch.nn.functional.dropout(x, 0.5, self.training)
-
-
-class Plain(torch.nn.Module):
-    def forward(self, x: Any) -> Any:
-        return x + 1
-
-    def training_step(self, batch: Any) -> Any:
-        return self(batch).mean()
-
-
-@pytest.mark.parametrize(
-    ("module", "noted"),
-    [
-        (Drops(), True),
-        (torch.nn.LSTM(2, 2, num_layers=2, dropout=0.1), True),
-        (torch.nn.BatchNorm2d(2), True),
-        (torch.nn.Dropout(), True),
-        (torch.nn.LSTM(2, 2), False),
-        (Plain(), False),
-        (torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()), False),
-    ],
-)
-def test_training_mode_counts_where_it_changes_something(module: Any, noted: bool) -> None:
-    parts = modal_parts(module)
-    assert ("in training mode" in circumstances(module, parts)) == noted
-    assert "in training mode" not in circumstances(module.eval(), parts)
-
-
-def test_sizes_are_numbers_while_a_module_is_traced() -> None:
-    seen = set()
-
-    class Net(torch.nn.Module):
-        def forward(self, x: Any) -> Any:
-            seen.add(_shapes(Example((x,), {})))
-            return x + 1
-
-    torch.jit.trace(Net(), torch.ones(2, 3))
-    assert seen == {"2x3"}
 
 
 def test_the_threads_that_a_script_sets_are_known(outcomes: Outcomes) -> None:
@@ -292,33 +237,6 @@ def test_a_script_that_calls_no_module_says_why_and_what_to_do(
     outcomes: Outcomes, name: str, error: str, message: str, remedy: str | None
 ) -> None:
     assert outcomes.found[name] == {"error": error, "message": message, "hint": remedy}
-
-
-@pytest.mark.parametrize(
-    ("message", "remedy"),
-    [
-        ("RuntimeError: Cannot access accelerator device when none is available.", "use the CPU"),
-        ("AttributeError: module 'torch._C' has no attribute '_cuda_setDevice'", "use the CPU"),
-        ("RuntimeError: Distributed package doesn't have NCCL built in", "gloo"),
-        ("ValueError: environment variable RANK expected, but not set", "torchrun sets it"),
-    ],
-)
-def test_what_torch_says_without_a_gpu_or_torchrun_has_a_remedy(message: str, remedy: str) -> None:
-    assert remedy in str(script._failed(f"raised {message}").hint)
-
-
-@pytest.mark.parametrize(
-    "words",
-    ["train.py: error: unrecognized arguments: --lrr", "Error: Missing option '--hidden'."],
-)
-def test_the_last_line_of_the_log_says_which_argument_is_wrong(
-    tmp_path, monkeypatch, words
-) -> None:
-    with (tmp_path / "log").open("w+") as log:
-        monkeypatch.setattr(script, "LOG", log.fileno())
-        log.write(f"usage: train.py [-h]\n{words}\n")
-        log.flush()
-        assert script._last_words() == f" ({words})"
 
 
 def test_a_script_that_does_not_end_is_cut(outcomes: Outcomes) -> None:
