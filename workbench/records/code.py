@@ -36,7 +36,7 @@ class CodeFacts(msgspec.Struct, frozen=True):
     name: str  # as in case ids: "package.module:build"
     code_sha256: str  # hash of its files
     inputs_sha256: str  # hash of its inputs
-    precision: str = "fp32"  # that most parameters have
+    precision: str = "fp32"  # the type of most parameters
     parameters: int | None = None  # number of values in its weights
     inputs: list[CodeInput] = []
     named: bool = False  # whether a call has keyword arguments

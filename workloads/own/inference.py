@@ -22,7 +22,7 @@ from . import examine
 from .reference import Reference, arrays, call, guard, plain_attention, reference
 from .subject import Subject, subject_of
 from .target import user_errors
-from .tree import Example, mapped, tensors
+from .tree import Example, mapped_output
 
 RESIDENT_CALLS = 5
 # Modules without state, by code, device and layout.
@@ -104,9 +104,7 @@ class ModuleTask(TorchTask):
 
     def _answer(self) -> Any:
         output = self._call(self._moved())
-        if not self.on_gpu:
-            return output
-        return mapped(output, lambda tensor: tensor.cpu(), inside=not tensors(output))
+        return mapped_output(output, lambda tensor: tensor.cpu()) if self.on_gpu else output
 
     def step(self) -> None:
         try:
@@ -165,8 +163,7 @@ class ExportedTask(ModelTask):
         within = examine.known(self.code)["guard"]
         with user_errors(self.code.name):
             like = call(subject.copy(), subject.example(self.case.batch), within=within)
-            inside = not tensors(like)
-            output = mapped(like, lambda _: torch.from_numpy(next(waiting)), inside=inside)
+            output = mapped_output(like, lambda _: torch.from_numpy(next(waiting)))
             user_check(subject.part("check"), output, f"check of {self.code.name}")
 
 

@@ -237,8 +237,8 @@ def _homes(module: Any) -> set[str]:
 
 
 def received(code: Code, dtype: str | None = None) -> tuple[Any, Example, SimpleNamespace]:
-    """Read the files of `hand_over`, with all tensors on the CPU.  From then on new tensors have the
-    script's default type, since its module may make some.
+    """Read the files of `hand_over`, with all tensors on the CPU.  New tensors then get the
+    default type of the script, since its module may make some.
 
     WorkloadError `user_code` if they cannot be loaded here.
     """

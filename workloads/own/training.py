@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 from workbench.contract import Accuracy, Case, Setup, WorkloadError, kind_of
@@ -91,9 +91,7 @@ class Training(FedTraining):
         pinned, fresh = self.pin, self.parts.data is None
         if not (fresh or self.on_gpu or "nhwc" in self.modes):
             return batch
-        # One that comes twice stays one, as in `Example.mapped`.
-        move = cache(partial(self.moved, non_blocking=pinned, copy=fresh))
-        return mapped(batch, move, inside=True)
+        return mapped(batch, partial(self.moved, non_blocking=pinned, copy=fresh))
 
     def check(self) -> Accuracy:
         """Compare loss and gradients of one batch at the initial weights, with a fixed seed."""
@@ -129,7 +127,7 @@ def computed(parts: TrainingParts, batch: Any, seed: int) -> tuple[bool, Referen
 
         torch.manual_seed(drawn)
         with untouched(module.double() if double else module, frozen=frozen):
-            loss = parts.loss_on(module, mapped(batch, cache(fresh), inside=True))
+            loss = parts.loss_on(module, mapped(batch, fresh))
             loss.backward()
             return as_outputs(loss.item(), [each.cpu().numpy() for each in gradients(module)])
 

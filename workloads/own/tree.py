@@ -7,7 +7,7 @@ import dataclasses
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache, partial
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -86,16 +86,26 @@ def tensors_of_output(output: Any) -> dict[str, Any]:
     return tensors(output) or {path: tensor for path, _, tensor in _tensors_inside(output)}
 
 
-def mapped(tree: Any, function: Callable[[Any], Any], *, inside: bool = False) -> Any:
-    """A copy of `tree` with `function(tensor)` in place of each tensor; with `inside`, also in the
-    attributes of other objects, such as graphs and caches.  Empty ones are copied too, since a call
-    may fill them."""
+def mapped(tree: Any, function: Callable[[Any], Any]) -> Any:
+    """A copy of inputs with `function(tensor)` in place of each tensor, also in the attributes of
+    other objects, such as graphs and caches.  Empty ones are copied too, since a call may fill
+    them.  A tensor that comes twice stays one, since attention is faster if query, key and value
+    are."""
+    return _mapped(tree, cache(function), inside=True)
+
+
+def mapped_output(output: Any, function: Callable[[Any], Any]) -> Any:
+    """A copy of an output with `function(tensor)` in place of each of `tensors_of_output`."""
+    return _mapped(output, function, inside=not tensors(output))
+
+
+def _mapped(tree: Any, function: Callable[[Any], Any], *, inside: bool) -> Any:
     if isinstance(tree, torch.Tensor):
         return function(tree)
     held = _contents(tree)
     if held is None:
         return _copied(tree, function) if inside else tree
-    changed = {key: mapped(value, function, inside=inside) for key, value in held.items()}
+    changed = {key: _mapped(value, function, inside=inside) for key, value in held.items()}
     if isinstance(tree, (list, tuple)):
         parts = list(changed.values())
         if _is_packed(tree):
@@ -284,10 +294,9 @@ class Example:
         return {**dict(enumerate(self.args)), **self.kwargs}
 
     def mapped(self, function: Callable[[Any], Any]) -> Example:
-        """The same arguments with `function(tensor)` in place of each tensor.  One that comes twice
-        stays one, since attention is faster if query, key and value are."""
-        changed = partial(mapped, function=cache(function), inside=True)
-        return Example(changed(self.args), changed(self.kwargs))
+        """The same arguments with `function(tensor)` in place of each tensor (see `mapped`)."""
+        args, kwargs = mapped((self.args, self.kwargs), function)
+        return Example(args, kwargs)
 
     @property
     def batch(self) -> int | None:
