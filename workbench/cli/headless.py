@@ -62,13 +62,15 @@ def run_headless(
 
 
 def say_why(report: Report, code: int, *, is_logged: bool = True) -> None:
-    """Write to stderr what was not measured in a run that failed, unless the log there has said it,
-    as it has where the only candidate of a row failed."""
-    if code == FAILED:
-        said = [["failed"]] if is_logged else []
-        found = unmeasured(report)
-        reasons = [why for row, why in found if [c.state for c in row.candidates] not in said]
-        for why in reasons if report.rows else ["nothing was measured"]:
+    """Write to stderr what was not measured in a run that failed.  If `is_logged`, the log there
+    has already said why the only candidate of a row failed."""
+    if code != FAILED:
+        return
+    if not report.rows:
+        say("workbench: nothing was measured")
+    for row, why in unmeasured(report):
+        failed_alone = [candidate.state for candidate in row.candidates] == ["failed"]
+        if not (is_logged and failed_alone):
             say(f"workbench: {why}")
 
 
