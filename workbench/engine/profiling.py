@@ -111,7 +111,7 @@ class Profiling:
         """Whether its pass would end in time; a worker that overruns is killed."""
         opening_s = OPENING * (candidate.setup.compile_s or 0.0)
         needed_s = OPENING_S + opening_s + 2 * (PROFILED_S + 2 * candidate.median_s)
-        return needed_s <= self._context.end_s - self._context.now()
+        return needed_s <= self._context.left_s
 
     def profile(self, candidate: Candidate, trace: TraceFile | None = None) -> None:
         """Profile one candidate for the report, and for `trace` if given."""
