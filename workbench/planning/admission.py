@@ -53,7 +53,7 @@ def beforehand(
             if why := onnx_cuda.refusal(case, machine, software):
                 return why
             package = software.packages.get(onnx_cuda.GPU_PACKAGE)
-        gpu = next((g for g in machine.gpus if g.device == case.device), None)
+        gpu = machine.by_device.get(case.device)
         if gpu is None:  # the user named it as a value of a command's {device}
             return Reason("no_device", f"there is no {case.device} here", "see workbench detect")
         if refusal := _unusable(gpu, package) or _beyond(case, gpu):
@@ -189,8 +189,8 @@ def most_ops_per_s(case: Case, machine: Machine, ranks: int = 1) -> float | None
     if case.device == "cpu":
         bound = bound_ops_per_s(case.precision, machine.cpu, _threads(case, machine))
         return None if bound is None else bound * ranks  # ranks may run on as many machines
-    name = next((gpu.name for gpu in machine.gpus if gpu.device == case.device), None)
-    sheet = datasheets.load().get(name or "")
+    gpu = machine.by_device.get(case.device)
+    sheet = datasheets.load().get(gpu.name or "") if gpu else None
     peak = sheet.peak_ops_per_s.get(case.precision) if sheet else None
     return None if peak is None else BEYOND_DATASHEET * peak * ranks
 

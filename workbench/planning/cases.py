@@ -23,19 +23,18 @@ MOST_CASES = 64  # in one row
 
 def gpu_devices(request: Request, machine: Machine) -> list[str]:
     """The GPUs to race: those requested, otherwise one of each model."""
-    names = [gpu.device for gpu in machine.gpus if gpu.device is not None]
+    usable = machine.by_device
     explicit = list(dict.fromkeys(d.partition("@")[0] for d in request.devices if ":" in d))
     for device in explicit:
-        if device not in names:
-            raise UsageError(f"no device {device} here. Choices: {', '.join(['cpu', *names])}")
+        if device not in usable:
+            raise UsageError(f"no device {device} here. Choices: {', '.join(['cpu', *usable])}")
     if request.devices and "gpu" not in request.devices:
         return explicit
-    if request.devices and not names:
+    if request.devices and not usable:
         raise UsageError("no GPU here can be used; see workbench detect")
-    usable = [gpu for gpu in machine.gpus if gpu.device is not None]
-    idle_first = sorted(usable, key=lambda gpu: gpu.is_busy)
-    one_of_each = {gpu.name: gpu.device for gpu in idle_first[::-1]}.values()
-    return list(dict.fromkeys([*explicit, *(name for name in names if name in one_of_each)]))
+    idle_first = sorted(usable, key=lambda device: usable[device].is_busy)
+    one_of_each = {usable[device].name: device for device in reversed(idle_first)}.values()
+    return list(dict.fromkeys([*explicit, *(name for name in usable if name in one_of_each)]))
 
 
 def fill_cases(
