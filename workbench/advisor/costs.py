@@ -13,7 +13,7 @@ from ..report.candidate import ENERGY, Candidate, candidate_name, eliminations
 from ..stats import ratios
 from ..stats.objectives import HOUR_S, SECONDS
 from ..stats.ratios import Rounds
-from ..stats.samples import known, median
+from ..stats.samples import median, value_and_interval
 
 MILLION = 1e6
 COUNTER, READINGS = "energy counter", "power readings"
@@ -158,7 +158,7 @@ def _raced(
     first, *others = ratios.ranking(rounds, beaten)
     second = next(iter(others), None)
     ratio = ratios.ratio_between(rounds[second], rounds[first]) if second else None
-    return ObjectivePick(name, first, values[first], unit, second, *known(ratio))
+    return ObjectivePick(name, first, values[first], unit, second, *value_and_interval(ratio))
 
 
 def _unknown(name: str, unit: str, reason: Reason) -> ObjectivePick:

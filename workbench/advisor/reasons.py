@@ -14,7 +14,7 @@ from ..stats.objectives import UNTIMED
 from ..stats.ratios import TOLERANCE, is_tie
 from ..stats.samples import Ratio
 from ..text import units
-from ..text.units import as_sentence
+from ..text.units import as_sentence, listed
 from .comparison import BELOW, COMPARED, Comparison, better, worse
 from .evidence import Evidence, was_far_behind
 from .limits import beyond_limits, error_limit, exceeding, uncounted
@@ -208,14 +208,6 @@ def _copying(evidence: Evidence) -> Iterator[str]:
 
 
 # ------------------------------------------- why a candidate cannot be picked
-
-
-def listed(phrases: Sequence[str], most: int | None = None) -> str:
-    """`a`, `a and b`, `a, b and c`; beyond `most` of them `a, b and 4 more`."""
-    if most is not None and len(phrases) > most:
-        phrases = [*phrases[:most], f"{len(phrases) - most} more"]
-    *others, last = phrases
-    return f"{', '.join(others)} and {last}" if others else last
 
 
 def excluded(evidence: Evidence) -> dict[str, list[str]]:

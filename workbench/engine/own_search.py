@@ -14,12 +14,12 @@ from ..advisor.limits import eligible
 from ..advisor.model.candidates import on_threads, rivals
 from ..advisor.own import candidates as ways
 from ..advisor.own.candidates import Space, way
-from ..advisor.reasons import listed
 from ..advisor.refinements import SETTLED_ROUNDS
 from ..contract import Case
 from ..planning.plan import CandidateSource
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
+from ..text.units import listed
 from ..worker.code import Code
 from ..worker.session_options import NO_SPIN, ONNX_BACKENDS
 from .own_exports import Exports
