@@ -324,6 +324,10 @@ class Preparation:
             reason = msgspec.structs.replace(reason, hint=FEWER)
         self.finish(case, *outcome(reason, is_late=is_late))
 
+    def skip(self, case: Case) -> None:
+        """End a case that had no turn."""
+        self.finish(case, "skipped", self.refusals.untried(case))
+
     def finish(
         self, case: Case, status: str, reason: Reason | None, proof: ProvenSlower | None = None
     ) -> None:

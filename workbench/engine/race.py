@@ -57,7 +57,7 @@ class Race:
             self._give_back()
             # The budget ran out before the decision, so these cannot enter.
             for case in self._late:
-                self.preparation.finish(case, "skipped", self.preparation.refusals.untried(case))
+                self.preparation.skip(case)
             self._late = []
             decided, self._active, self._is_deciding = self._active, [], False
             self._enter(self._reference_only, REFERENCE_COST * self.preparation.longest_s)
@@ -72,22 +72,19 @@ class Race:
         self._finish(self._active)
 
     def _run_rounds(self) -> str:
-        """Rounds of the active candidates until their race is over; returns what ended it."""
+        """Rounds until no late case can enter or no time is left; returns what ended the race."""
         first = self._number  # from here on, `rounds` counts for the rules
-        while True:
-            if (ended_by := self._race_active(first)) is not None:
-                return ended_by
+        while (ended_by := self._race_active(first)) != "budget":
             were_active = bool(self._active)
             if not self._enter_late():
                 break
             if not were_active:
                 first = self._number
-        if self._active:
-            return "rounds"
-        return "budget" if self._share.left_s <= 0 else "empty"
+        is_late = ended_by == "empty" and self._share.left_s <= 0
+        return "budget" if is_late else ended_by
 
-    def _race_active(self, first: int) -> str | None:
-        """Rounds of the active candidates until the most rounds are reached or the race ends."""
+    def _race_active(self, first: int) -> str:
+        """Rounds of the active candidates; returns what ended them."""
         all_in = self._number  # the first round with all candidates
         most_rounds = MOST_ROUNDS if self._is_deciding else REFERENCE_ROUNDS
         if not self._number:
@@ -108,10 +105,8 @@ class Race:
             if self._enter_joining():
                 all_in = self._number
             elif self._is_over(rounds):
-                if not self._enter_late():
-                    return "decided"
-                all_in = self._number
-        return None
+                return "decided"
+        return "rounds" if self._active else "empty"
 
     def _resting(self) -> set[str]:
         """The ids of the cases that are well behind the leader.  They leave the time of a round to
@@ -359,5 +354,4 @@ class Race:
             if self._candidate(prepared).blocks:
                 self.preparation.finish(prepared.case, "ok", None)
             else:
-                reason = self.preparation.refusals.untried(prepared.case)
-                self.preparation.finish(prepared.case, "skipped", reason)
+                self.preparation.skip(prepared.case)
