@@ -72,7 +72,7 @@ def start_workers(
         worker_key(case, row.scenario)
         for row in rows
         for case in row.cases
-        if beforehand(case, row.workload, machine, context.report.software) is None
+        if beforehand(case, row.workload, machine, context.software) is None
     )
     # If start-up times are a row's result, other imports must not slow them down, and those that
     # are compared, of one library, must run under the same load.
