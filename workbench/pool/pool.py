@@ -104,8 +104,7 @@ class Pool:
         took_s = [s for other, s in self.import_s.items() if self._use(other) == self._use(key)]
         if on_gpu and took_s:
             deadline_s = min(deadline_s, max(RESTART_S, RESTART_SHARES * max(took_s)))
-        worker = self._begun.pop(key) if key in self._begun else self._launch(key)
-        self._workers[key] = worker
+        self._workers[key] = self._begun.pop(key) if key in self._begun else self._launch(key)
         try:
             hello = self._reply(key, deadline_s, Hello).result
         except WorkerFailed as failure:
@@ -118,6 +117,10 @@ class Pool:
                     self._unusable.setdefault(self._use(key), failure.reason)
                 self.end(key)
             raise
+        self._record_start(key, hello)
+
+    def _record_start(self, key: WorkerKey, hello: Hello) -> None:
+        worker = self._workers[key]
         began, ended = worker.began, time.monotonic()
         if hello.ready_s is not None and began <= hello.ready_s <= ended:
             ended = hello.ready_s  # the answer may have waited while others were read
