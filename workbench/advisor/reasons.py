@@ -31,7 +31,7 @@ def reasons(evidence: Evidence, causes: Sequence[str]) -> list[str]:
     left_out = " ".join([*_not_picked(evidence), *_copying(evidence)])
     room = MOST - 1 - bool(left_out)
     outcome = list(_outcome(evidence))
-    if (best := evidence.best_median or evidence.medians) is not None:
+    if (best := evidence.chosen_by_median or evidence.ahead_by_median) is not None:
         (factor, ci), other = best.parts, candidate_name(best.other.case)
         outcome.append(f"The median decides: that of {other} is {factor} as long (95% CI {ci}).")
     return [" ".join(outcome), *causes[:room], *([left_out] if left_out else [])]
@@ -142,7 +142,7 @@ def _decided(evidence: Evidence, ratio: Ratio) -> Iterator[str]:
     """The outcome where one device is better, or seems to be."""
     faster = ratio if evidence.choice == "gpu" else ratio.inverse()
     factor, ci = units.ratio_parts(faster.value, faster.interval)
-    verb = "looks" if evidence.doubts or evidence.medians is not None else "is"
+    verb = "looks" if evidence.doubts or evidence.ahead_by_median is not None else "is"
     winner, loser = f"The {evidence.choice.upper()}", NAMES[OTHER[evidence.choice]]
     if evidence.best_gpu is not None:
         kind = kind_of(evidence.best_gpu.case.device)

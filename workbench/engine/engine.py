@@ -38,9 +38,9 @@ from .profiling import Profiling, TraceFile
 from .race import Race
 from .races import Races
 
-# The settings on which the answer of a row depends, apart from its cases.
-RULES = attrgetter("reference_only", "objective", "prices", "limits")
 CROSSOVER_SHARE = 0.5  # share of the time; without --crossover the search gets what rows leave
+# From a row's plan: the settings on which its answer depends, apart from its cases.
+deciding_settings = attrgetter("reference_only", "objective", "prices", "limits")
 
 NOT_BEGUN = Reason("cancelled", "the run was cut short before its turn")
 CANCELLED_IN_RACE = Reason("cancelled", "the run was cut short before its race was over")
@@ -173,7 +173,7 @@ class Engine:
         def rules(report: Report) -> dict[str, object]:
             """The cases and settings that decide the answer of each carried row."""
             plans = [report.rows[row].plan for row in cut.carried if row in report.rows]
-            return {p.scenario: ({c.id for c in p.cases}, RULES(p)) for p in plans}
+            return {p.scenario: ({c.id for c in p.cases}, deciding_settings(p)) for p in plans}
 
         old, new = cut.old.report, self.report
         if fingerprint(old) != fingerprint(new) or rules(old) != rules(new):

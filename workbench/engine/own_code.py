@@ -184,7 +184,7 @@ class OwnCode:
         """The exporter, if it may start while a module is examined; not next to a script, which is
         timed while it is examined."""
         request, cores = self.request, self.context.machine.cpu.effective_cores
-        is_asked = bool(self.backends) or not request.modes or request.names_mode("compile")
+        is_asked = bool(self.backends) or not request.modes or request.names_compile
         is_module = self._question.kind == TORCH and not self._code.is_script
         is_early = is_module and is_asked and request.with_cpu and cores > 1
         return EXPORTER if is_early else None

@@ -353,7 +353,7 @@ class OwnSearch(CandidateSource):
         """Whether another library leads eager torch by too much for compiling to win."""
         ranked = self._ranked
         eager = next((c for c in ranked if _is_eager(c.case)), None)
-        if eager is None or self._request.thorough or self._request.names_mode("compile"):
+        if eager is None or self._request.thorough or self._request.names_compile:
             return False
         lead = eager.min_s / ranked[0].min_s
         if lead > FAR_AHEAD:

@@ -202,7 +202,7 @@ def is_close(ratio: Ratio | None) -> bool:
     return narrow and (within or holds_one)
 
 
-def settled(ratio: Ratio | None) -> bool:
+def is_settled(ratio: Ratio | None) -> bool:
     """Whether more rounds could no longer change the decision between two candidates."""
     return ratio is not None and (ratio.word(TOLERANCE) != AMBIGUOUS or is_exhausted(ratio))
 
