@@ -35,7 +35,6 @@ from .largest_batch import check_alone, search_rows
 from .opening import RowSource, opened, row_source
 from .overhead import CLOSING, IDLE, PREPARING, STARTING, OverheadMeter
 from .profiling import Profiling, TraceFile
-from .race import Race
 from .races import Races
 
 CROSSOVER_SHARE = 0.5  # share of the time; without --crossover the search gets what rows leave
@@ -185,9 +184,9 @@ class Engine:
     def _race(self, races: Races, context: RunContext, source: RowSource) -> None:
         """Race every row, decide it, and finish it while the workers still hold its cases."""
 
-        def conclude(row: RowPlan, race: Race) -> None:
+        def conclude(row: RowPlan) -> None:
             self._decide(row)
-            profiling = Profiling(row, race.preparation, context)
+            profiling = Profiling(row, context)
             if self._request.trace is not None:
                 profiling.run(self._trace)
             source.conclude(self.report.rows[row.scenario.id], profiling)

@@ -14,7 +14,7 @@ from .workers import start_workers
 LEAST_SHARE_S = 1.5  # for a light row with a GPU, whose first candidate takes most of a second
 PROFILE_SHARE = 0.25  # share of a row's time with --trace
 
-Conclude = Callable[[RowPlan, Race], None]
+Conclude = Callable[[RowPlan], None]
 
 
 class Races:
@@ -82,10 +82,10 @@ class Races:
         with context.overhead.spending(IDLE, name):
             if self._latest is not None:
                 self._latest.preparation.release()
-            self._latest = race = Race(row, context, share)
-            race.run()
+            self._latest = Race(row, context, share)
+            self._latest.run()
             if conclude is not None:
-                conclude(row, race)
+                conclude(row)
 
 
 def _place(row: RowPlan) -> tuple[bool, bool, bool, float]:
