@@ -20,7 +20,7 @@ from ..machine.warnings import (
     torch_remedy,
 )
 from ..records.document import Ceilings
-from ..records.machine import Gpu, Machine, Software
+from ..records.machine import Gpu, Machine, Pcie, Software
 from ..records.reason import Reason, Warning
 from ..report.measurements import against
 from ..report.report import Report
@@ -246,20 +246,23 @@ def _health(gpu: Gpu, machine: Machine, name: str) -> Iterator[Check]:
         message = "admits one process at a time, so candidates in another process are skipped"
         remedy = f"sudo nvidia-smi -i {gpu.index} -c DEFAULT, unless this is intended"
         yield Check(name, WARN, message, remedy)
-    link, is_real = gpu.pcie, not gpu.is_virtual
-    is_awake = link.generation == link.max_generation  # an idle link has fewer lanes, too
-    has_slot = is_real and not gpu.is_soldered
-    if has_slot and is_awake and 0 < (link.width or 0) < (link.max_width or 0):
-        message = f"PCIe link uses {link.width} of {link.max_width} lanes"
-        remedy = "reseat it or use another slot, unless the board limits it"
-        yield Check(name, WARN, message, remedy)
-    if has_slot and 0 < (link.max_generation or 0) < (link.gpu_max_generation or 0):
-        message = f"slot is PCIe {link.max_generation}.0, card supports {link.gpu_max_generation}.0"
-        yield Check(name, WARN, message, "use a faster slot or check the BIOS settings")
-    may_stay_awake = is_real and not gpu.is_laptop and machine.os.container is None
+    if not (gpu.is_virtual or gpu.is_soldered):
+        yield from _slot(gpu.pcie, name)
+    may_stay_awake = not (gpu.is_virtual or gpu.is_laptop) and machine.os.container is None
     if may_stay_awake and gpu.persistence is False:
         message = "persistence mode is off: the first use after a pause takes seconds"
         yield Check(name, WARN, message, "sudo nvidia-smi -pm 1, or run nvidia-persistenced")
+
+
+def _slot(link: Pcie, name: str) -> Iterator[Check]:
+    is_awake = link.generation == link.max_generation  # an idle link has fewer lanes, too
+    if is_awake and 0 < (link.width or 0) < (link.max_width or 0):
+        message = f"PCIe link uses {link.width} of {link.max_width} lanes"
+        remedy = "reseat it or use another slot, unless the board limits it"
+        yield Check(name, WARN, message, remedy)
+    if 0 < (link.max_generation or 0) < (link.gpu_max_generation or 0):
+        message = f"slot is PCIe {link.max_generation}.0, card supports {link.gpu_max_generation}.0"
+        yield Check(name, WARN, message, "use a faster slot or check the BIOS settings")
 
 
 def _reached(ceilings: Ceilings | None) -> Iterator[Check]:
