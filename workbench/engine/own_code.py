@@ -235,8 +235,6 @@ class OwnCode:
         key = EXPORTER if case.backend in ONNX_BACKENDS else self._examination.key(self._code.home)
         files = self._exports.files(case) if self._exports else {}
         target = Path(folder).absolute()
-        hidden = target.with_name(f".{self.context.pool.scratch.name}")
-        self.context.pool.own_folder(hidden)
         try:
             least_s = max(1.0, self.reserved_s)
             self.context.start(key, least_s)
@@ -249,7 +247,7 @@ class OwnCode:
                 max(least_s, self.context.deadline()),
                 picked=case,
                 destination=str(target),
-                hidden=str(hidden),
+                hidden=str(self.context.pool.folder_next_to(target)),
                 onnx_file=files.get("model", ""),
                 setup=found.setup,
                 call=found.call,

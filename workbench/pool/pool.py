@@ -85,9 +85,11 @@ class Pool:
         self.longest_gpu_start_s = 0.0
         self._pauses: list[tuple[float, float]] = []  # begin and end, on the host's clock
 
-    def own_folder(self, folder: Path) -> None:
-        """Have a folder that workers may leave behind removed at the end."""
-        self._guardian.own_folder(folder)
+    def folder_next_to(self, target: Path) -> Path:
+        """A hidden folder in which a worker writes `target`; the guardian removes what is left."""
+        hidden = target.absolute().with_name(f".{self.scratch.name}")
+        self._guardian.own_folder(hidden)
+        return hidden
 
     def start(self, key: WorkerKey, deadline_s: float) -> None:
         """Make sure that a worker runs and has imported its backend; WorkerFailed if it cannot.
