@@ -101,12 +101,12 @@ def _incomparable(evidence: Evidence) -> Iterator[str]:
     could_be = "was measured"
     if any(c.blocks for c in missing):
         could_be, missing = "could be picked", evidence.lost
-    nothing = "Nothing"
+    nothing, why = "Nothing", "the run did not get that far"
     if evidence.kinds:
         nothing = f"Nothing on {NAMES[OTHER[next(iter(evidence.kinds))]]}"
-    why = "no candidate runs there" if evidence.kinds else "the run did not get that far"
-    if evidence.kinds and evidence.scenario.objective in UNTIMED:
-        why = f"only the {evidence.scenario.objective} of candidates on the CPU is compared"
+        why = "no candidate runs there"
+        if evidence.scenario.objective in UNTIMED:
+            why = f"only the {evidence.scenario.objective} of candidates on the CPU is compared"
     first, *others = why_lost(missing, evidence) or [why]
     yield f"{nothing} {could_be}: {first}."
     if others:

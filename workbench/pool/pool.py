@@ -127,10 +127,10 @@ class Pool:
         if hello.ready_s is not None and began <= hello.ready_s <= ended:
             ended = hello.ready_s  # the answer may have waited while others were read
         paused_s = sum(end - start for start, end in self._pauses if began <= start < ended)
-        self.import_s[key] = took = ended - began - paused_s
+        self.import_s[key] = import_s = ended - began - paused_s
         if not kind_of(key.device).on_host:
-            self.longest_gpu_start_s = max(self.longest_gpu_start_s, took)
-        started: dict[str, Any] = {"pid": worker.pid, "import_s": took, "versions": hello.versions}
+            self.longest_gpu_start_s = max(self.longest_gpu_start_s, import_s)
+        started: Any = {"pid": worker.pid, "import_s": import_s, "versions": hello.versions}
         self._listener(ev.WorkerStarted(at_s=self._control.now(), worker=key.name, **started))
         version, openmp = (hello.versions.get(name) for name in (key.backend, "OpenMP"))
         for warning in library_warnings(key.backend, version, openmp):
@@ -270,11 +270,11 @@ class Pool:
         finally:  # also when the run is cancelled meanwhile
             ended = time.monotonic()
             self._pauses.append((began, ended))
-            self._control.exclude(away := ended - began)
+            self._control.exclude(away_s := ended - began)
         self._listener(ev.StatusChanged(at_s=self._control.now(), status="running"))
         for each in awake:
             each.thaw()
-        return away
+        return away_s
 
     def _freeze(self, key: WorkerKey) -> None:
         if self._freezes and not self._workers[key].freeze():
