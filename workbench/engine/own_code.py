@@ -70,7 +70,6 @@ class OwnCode:
         folder.mkdir(exist_ok=True)
         code = self._question.code(str(folder), os.getcwd(), request.seed)  # noqa: PTH109
         code = replace(code, batch=next(iter(request.batch), None))
-        self._facts: CodeFacts | None = None
         self._exports: Exports | None = None
         self._last = OWN  # id of the row that races last
         cores = self.context.machine.cpu.effective_cores
@@ -102,7 +101,7 @@ class OwnCode:
                 found, load_s = self._examination.run(gpus)
         except WorkerFailed as failure:
             return [self._refused(failure.reason)]
-        facts = self._facts = self._checked(found)
+        facts = self._checked(found)
         context.record(ev.CodeExamined, facts=facts)
         space = Space(facts, context.machine.cpu, self._threads, gpus, self.request)
         return self._planned(space, load_s)
@@ -199,10 +198,10 @@ class OwnCode:
         found = None if row is own else self._crossover(rows)
         if found is not None and found.between == "device":
             context.record(ev.CrossoverFound, scenario=OWN, crossover=found)
-        exports, facts = self._exports, self._facts
+        exports, code = self._exports, report.code
         pick, advice = best.picked, None
-        if pick is not None and facts is not None:
-            is_last = row.plan.scenario == self._last  # `reserved_s` follows it
+        if pick is not None and code is not None:
+            facts, is_last = code.facts, row.plan.scenario == self._last  # `reserved_s` follows it
             advice = CodeAdvice(
                 snippet=snippet(facts, pick.case, self._question),
                 flips=flips(report, trains=self._question.train),
