@@ -8,8 +8,8 @@ import msgspec
 from builders import machine as build_machine
 from machines import h200
 
-from workbench.advisor import doctor
 from workbench.advisor.doctor import Check, Examination
+from workbench.advisor.stack import OK
 from workbench.machine.packages.trials import Trial
 from workbench.records.machine import (
     CudaDriver,
@@ -61,4 +61,4 @@ def with_gpu(gpu: Gpu = HEALTHY, **changes: Any) -> Machine:
 
 def bad(found: Examination) -> dict[str, Check]:
     """The checks that did not pass, by name."""
-    return {check.name: check for check in found.checks if check.status != doctor.OK}
+    return {check.name: check for check in found.checks if check.status != OK}

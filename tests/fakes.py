@@ -210,7 +210,8 @@ def run_race(
     emit(planned(plan, Request(), 0.0))
     pool = pool_type(clock, steps_s, errors or {})
     shared = context(pool, clock, report, emit)
-    race = Race(plan, shared, Share(budget_s, budget_s if end_s is None else end_s, rows))
+    share = Share(clock.now, budget_s, budget_s if end_s is None else end_s, rows)
+    race = Race(plan, shared, share)
     with suppress(Cancelled):
         race.run()
     return report, emitted, pool

@@ -69,8 +69,9 @@ class Child:
         self.build_s = 0.0
         self.owned: list[Path] = []
 
-    def own_folder(self, folder: Path) -> None:
-        self.owned.append(folder)
+    def folder_next_to(self, target: Path) -> Path:
+        self.owned.append(target.absolute().with_name(".hidden"))
+        return self.owned[-1]
 
     def start(self, key: object, deadline_s: float) -> None:
         assert key == LAB

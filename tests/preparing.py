@@ -74,7 +74,7 @@ class Row:
         self.report = Report.of(events({})[:2])
         self.report.apply(planned(self.plan, Request(), 0.0))
         self.context = context(self.pool, self.clock, self.report, budget_s=RUN_S)
-        self.preparation = Preparation(self.plan, self.context, Share(end_s, end_s))
+        self.preparation = Preparation(self.plan, self.context, Share(self.clock.now, end_s, end_s))
 
     def detected(self, machine: Machine, packages: dict[str, Package] | None = None) -> None:
         software = Software("3.11", "python", packages or {}, {})

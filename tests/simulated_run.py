@@ -196,8 +196,9 @@ class SimulatedPool:
     def process_ids(self) -> list[int]:
         return list(self._alive.values())
 
-    def own_folder(self, folder: Path) -> None:
+    def folder_next_to(self, target: Path) -> Path:
         """No worker leaves a folder."""
+        return target.with_name(".hidden")
 
     def end_all(self, *, at_once: bool) -> None:
         for key in list(self._alive):

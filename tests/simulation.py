@@ -226,7 +226,7 @@ def run(
     with patch.object(race, "DisturbanceMonitor", Undisturbed):
         pool = NoisyPool(clock, steps_s, noise, rng)
         shared = context(pool, clock, report)
-        race.Race(plan, shared, Share(budget_s, budget_s)).run()
+        race.Race(plan, shared, Share(clock.now, budget_s, budget_s)).run()
     return report, decide(report, row), clock
 
 

@@ -95,7 +95,7 @@ def simulate(seed: int) -> TailOutcome:
     report.apply(planned(plan, Request(), 0.0))
     pool = StallingPool(clock, steps_s, Machine(seed))
     with patch.object(race, "DisturbanceMonitor", Undisturbed):
-        race.Race(plan, context(pool, clock, report), Share(SHARE_S, SHARE_S)).run()
+        race.Race(plan, context(pool, clock, report), Share(clock.now, SHARE_S, SHARE_S)).run()
     verdict, regret = decide(report, row), None
     if verdict.choice in ("cpu", "gpu"):
         stated, other = sorted(("cpu", "gpu"), key=verdict.choice.__ne__)

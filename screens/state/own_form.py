@@ -6,10 +6,10 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import Any
 
-from workbench.planning.option_fields import OF_CODE, OF_MODELS
 from workbench.planning.questions import BELONGS, MODEL, ModelQuestion, OwnQuestion
 from workbench.planning.request import Request
 from workbench.planning.usage import UsageError, unknown
+from workbench.stats.objectives import OF_CODE, OF_MODELS
 from workbench.worker.code import KINDS, TORCH
 
 from .form_field import CURVE, FormField, only_one

@@ -78,9 +78,7 @@ def payoff(one: Candidate, other: Candidate) -> Payoff | None:
     """
     if _alike(one, other):
         return None
-    ratio = ratios.ratio_between(other.step_rounds(), one.step_rounds())
-    # The ratio that other sentences state; with too few rounds for an interval, its estimate.
-    factor = ratio.value if ratio else ratios.relative(other.step_rounds(), one.step_rounds())
+    factor, ratio = ratios.stated(other.step_rounds(), one.step_rounds())
     if one.fixed_s < other.fixed_s and factor < 1:
         one, other, factor = other, one, 1 / factor
         ratio = ratio and ratio.inverse()

@@ -13,12 +13,11 @@ from ..report.candidate import ENERGY, Candidate, candidate_name, eliminations
 from ..stats import ratios
 from ..stats.objectives import HOUR_S, SECONDS
 from ..stats.ratios import Rounds
-from ..stats.samples import known, median
+from ..stats.samples import median, value_and_interval
 
 MILLION = 1e6
 COUNTER, READINGS = "energy counter", "power readings"
-BY_PRICE = "cheapest"
-RUNS = "time_to_result"
+CHEAPEST = "cheapest"
 ENERGY_HINTS = {
     "cpu": "RAPL needs root and is missing in most virtual machines",
     "gpu": "NVML reads them on most NVIDIA cards, but not for one MIG instance",
@@ -65,7 +64,7 @@ def per_million(candidate: Candidate) -> float | None:
     if candidate.price_per_hour is None or candidate.work.items <= 0:
         return None
     seconds = candidate.median_s
-    if candidate.objective == RUNS:
+    if candidate.objective == "time_to_result":
         seconds += candidate.fixed_s
     return candidate.price_per_hour / HOUR_S * seconds * MILLION / candidate.work.items
 
@@ -83,7 +82,7 @@ def by_objective(eligible: Sequence[Candidate], prices: Mapping[str, float]) -> 
 
 def _fastest(eligible: Sequence[Candidate]) -> ObjectivePick:
     objective = eligible[0].objective
-    unit = {RUNS: "s/run", "latency_p99": "s/step at p99"}.get(objective)
+    unit = {"time_to_result": "s/run", "latency_p99": "s/step at p99"}.get(objective)
     rounds = {c.case.id: c.rounds() if objective in SECONDS else c.step_rounds() for c in eligible}
     values = {c.case.id: c.value if unit else c.median_s for c in eligible}
     beaten = eliminations(eligible) if objective in SECONDS else {}
@@ -97,16 +96,16 @@ def _cheapest(eligible: Sequence[Candidate]) -> ObjectivePick:
         missing = dict.fromkeys(kind_of(device).column for device in unpriced)
         hint = "add " + " ".join(f"--price {kind}=PER_HOUR" for kind in missing)
         reason = Reason("no_price", f"no price for {' and '.join(unpriced)}", hint)
-        return _unknown(BY_PRICE, unit, reason)
+        return _unknown(CHEAPEST, unit, reason)
     values = {c.case.id: per_million(c) for c in eligible}
     if None in values.values():
-        return _unknown(BY_PRICE, unit, Reason("no_items", "this workload counts no items"))
+        return _unknown(CHEAPEST, unit, Reason("no_items", "this workload counts no items"))
     rounds = {}
     for c in eligible:
-        billed = c.rounds() if c.objective == RUNS else Rounds(c.step_rounds())
+        billed = c.rounds() if c.objective == "time_to_result" else Rounds(c.step_rounds())
         rounds[c.case.id] = billed.times((c.price_per_hour or 0.0) / HOUR_S)
     beaten = eliminations(eligible) if eligible[0].objective == "cost" else {}
-    return _raced(BY_PRICE, rounds, values, unit, beaten)
+    return _raced(CHEAPEST, rounds, values, unit, beaten)
 
 
 def _most_frugal(eligible: Sequence[Candidate]) -> ObjectivePick:
@@ -158,7 +157,7 @@ def _raced(
     first, *others = ratios.ranking(rounds, beaten)
     second = next(iter(others), None)
     ratio = ratios.ratio_between(rounds[second], rounds[first]) if second else None
-    return ObjectivePick(name, first, values[first], unit, second, *known(ratio))
+    return ObjectivePick(name, first, values[first], unit, second, *value_and_interval(ratio))
 
 
 def _unknown(name: str, unit: str, reason: Reason) -> ObjectivePick:

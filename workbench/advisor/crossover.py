@@ -179,18 +179,7 @@ def conclude(points: Sequence[Measured], parameter: str, *, whole: bool) -> Cros
     if len(names := {name for here in named.values() for name in here}) == 1:
         return replace(unclear, below=names.pop())
     if (found := find_change(points)) is None:
-        if not (run := _longest_lead(named)):
-            return unclear
-        below = next(iter(named[run[0]]))
-        pairs = _paired(named, below, *(set(KINDS) - {below})) if between == "device" else []
-        return replace(
-            unclear,
-            below=below,
-            points=pairs,
-            leads=(run[0], run[-1]),
-            before=_another(named, reversed([v for v in named if v < run[0]]), below),
-            then=_another(named, [v for v in named if v > run[-1]], below),
-        )
+        return _unchanged(unclear, named)
     change, duel = found
     value, (lower, upper) = duel.crossing(change)
     smaller = [size for size in named if size < change.bracket[0]]
@@ -212,6 +201,22 @@ def conclude(points: Sequence[Measured], parameter: str, *, whole: bool) -> Cros
         back=change.back,
         before=_another(named, reversed(smaller), change.below),
         then=None if change.back else _another(named, larger, change.above),
+    )
+
+
+def _unchanged(unclear: Crossover, named: Named) -> Crossover:
+    """The crossover where one leads all along, as far as that is proven."""
+    if not (run := _longest_lead(named)):
+        return unclear
+    below = next(iter(named[run[0]]))
+    pairs = _paired(named, below, *(set(KINDS) - {below})) if unclear.between == "device" else []
+    return replace(
+        unclear,
+        below=below,
+        points=pairs,
+        leads=(run[0], run[-1]),
+        before=_another(named, reversed([v for v in named if v < run[0]]), below),
+        then=_another(named, [v for v in named if v > run[-1]], below),
     )
 
 

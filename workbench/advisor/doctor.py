@@ -1,4 +1,4 @@
-"""Is the machine in order?  The software stack level by level, and checks with remedies."""
+"""Is the machine in order?  Checks of it and its software, with remedies."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -6,7 +6,6 @@ import msgspec
 
 from .. import catalog
 from ..machine.datasheets import shortfalls
-from ..machine.nvidia.driver_errors import ABSENT
 from ..machine.nvidia.gpus import GPU_WITHOUT_DRIVER
 from ..machine.nvidia.nvml import Links
 from ..machine.packages import onnx_cuda
@@ -21,16 +20,15 @@ from ..machine.warnings import (
     torch_remedy,
 )
 from ..records.document import Ceilings
-from ..records.machine import Gpu, Machine, Package, Software
+from ..records.machine import Gpu, Machine, Pcie, Software
 from ..records.reason import Reason, Warning
 from ..report.measurements import against
 from ..report.report import Report
 from ..text import units
 from ..worker.onnx_gpu import CPU, CUDA
+from .stack import FAIL, OK, ORT, WARN, Level, package_of, sees_gpu, stack
 
-OK, WARN, FAIL = "ok", "warn", "fail"
 LEAST_FREE = 0.10  # share of memory that should be free, on the host and on each GPU
-_ORT = "onnxruntime"
 # Detection warnings after which something installed cannot be used as it is.
 _FATAL = (
     *NOT_BY_TORCH, "gpu_prohibited", "nvml_without_cuda", "gpu_unreadable",
@@ -47,16 +45,6 @@ class Check(msgspec.Struct, frozen=True):
     status: str  # "ok", "warn", "fail"
     message: str
     remedy: str | None = None
-
-
-class Level(msgspec.Struct, frozen=True):
-    """One line of the stack as it is drawn, from python down to the GPU."""
-
-    depth: int
-    name: str
-    found: str
-    status: str | None  # the same as in `Check`; None: absent and not needed
-    note: str = ""
 
 
 class Examination(msgspec.Struct, frozen=True):
@@ -91,16 +79,6 @@ def examine(
         *_reached(ceilings),
     ]
     return Examination(stack(machine, software, trials), checks)
-
-
-def package_of(name: str, software: Software) -> str | None:
-    """The installed package that `import name` would find; several provide onnxruntime."""
-    names = catalog.backend(name).packages or (name,)
-    for package, found in software.packages.items():
-        fits = package in names or (name == _ORT and package.startswith(f"{_ORT}-"))
-        if found.version and fits:
-            return package
-    return None
 
 
 def _check(name: str, warning: Warning) -> Check:
@@ -140,16 +118,12 @@ def _packages(
     yield from _from(warnings, "debug_build", "two_onnxruntimes", name="packages")
     if silent:
         return
-    for name in dict.fromkeys(("torch", _ORT, *trials)):
+    for name in dict.fromkeys(("torch", ORT, *trials)):
         yield from _works(name, machine, software, trials.get(name))
-    if _has_gpu(machine):
+    if sees_gpu(machine):
         yield from _torch_gpu(machine, software, trials.get("torch"), warnings)
     if _has_cuda(machine):
-        yield from _ort_gpu(machine, software, trials.get(_ORT))
-
-
-def _has_gpu(machine: Machine) -> bool:
-    return any(gpu.visible and not gpu.simulated for gpu in machine.gpus)
+        yield from _ort_gpu(machine, software, trials.get(ORT))
 
 
 def _has_cuda(machine: Machine) -> bool:
@@ -163,11 +137,11 @@ def _works(name: str, machine: Machine, software: Software, trial: Trial | None)
     if _has_cuda(machine):
         builds["torch"] = torch_remedy(machine, software.executable)
         if (fits := onnx_cuda.remedy(machine, software)).startswith(software.executable):
-            builds[_ORT] = fits  # else the driver is too old for any
+            builds[ORT] = fits  # else the driver is too old for any
     if trial is None:
         yield Check(name, FAIL, "not installed", builds.get(name, f"{pip} {name}"))
         return
-    cpu = CPU if name == _ORT else "cpu"
+    cpu = CPU if name == ORT else "cpu"
     why = trial.failure or trial.devices.get(cpu, f"{cpu} is missing")
     if why is not None:
         package = package_of(name, software) or next(iter(library.packages), name)
@@ -272,20 +246,23 @@ def _health(gpu: Gpu, machine: Machine, name: str) -> Iterator[Check]:
         message = "admits one process at a time, so candidates in another process are skipped"
         remedy = f"sudo nvidia-smi -i {gpu.index} -c DEFAULT, unless this is intended"
         yield Check(name, WARN, message, remedy)
-    link, is_real = gpu.pcie, not gpu.is_virtual
-    is_awake = link.generation == link.max_generation  # an idle link has fewer lanes, too
-    has_slot = is_real and not gpu.is_soldered
-    if has_slot and is_awake and 0 < (link.width or 0) < (link.max_width or 0):
-        message = f"PCIe link uses {link.width} of {link.max_width} lanes"
-        remedy = "reseat it or use another slot, unless the board limits it"
-        yield Check(name, WARN, message, remedy)
-    if has_slot and 0 < (link.max_generation or 0) < (link.gpu_max_generation or 0):
-        message = f"slot is PCIe {link.max_generation}.0, card supports {link.gpu_max_generation}.0"
-        yield Check(name, WARN, message, "use a faster slot or check the BIOS settings")
-    may_stay_awake = is_real and not gpu.is_laptop and machine.os.container is None
+    if not (gpu.is_virtual or gpu.is_soldered):
+        yield from _slot(gpu.pcie, name)
+    may_stay_awake = not (gpu.is_virtual or gpu.is_laptop) and machine.os.container is None
     if may_stay_awake and gpu.persistence is False:
         message = "persistence mode is off: the first use after a pause takes seconds"
         yield Check(name, WARN, message, "sudo nvidia-smi -pm 1, or run nvidia-persistenced")
+
+
+def _slot(link: Pcie, name: str) -> Iterator[Check]:
+    is_awake = link.generation == link.max_generation  # an idle link has fewer lanes, too
+    if is_awake and 0 < (link.width or 0) < (link.max_width or 0):
+        message = f"PCIe link uses {link.width} of {link.max_width} lanes"
+        remedy = "reseat it or use another slot, unless the board limits it"
+        yield Check(name, WARN, message, remedy)
+    if 0 < (link.max_generation or 0) < (link.gpu_max_generation or 0):
+        message = f"slot is PCIe {link.max_generation}.0, card supports {link.gpu_max_generation}.0"
+        yield Check(name, WARN, message, "use a faster slot or check the BIOS settings")
 
 
 def _reached(ceilings: Ceilings | None) -> Iterator[Check]:
@@ -313,63 +290,3 @@ def stragglers(report: Report) -> Iterator[Check]:
             yield Check(f"{device} product", WARN, text, remedy)
         else:
             yield Check(f"{device} product", OK, text)
-
-
-def stack(machine: Machine, software: Software, trials: Mapping[str, Trial]) -> list[Level]:
-    """The stack from the interpreter down to the cards, with the version of each level."""
-    levels = [Level(0, "python", software.python or "unknown", OK if software.python else FAIL)]
-    hardware = list(_driver_levels(machine))
-    is_bare = all(level.status is None for level in hardware)  # neither a GPU nor a driver
-    # Without an answer from the interpreter its packages are unknown.
-    needed = ("torch", _ORT) if software.python else ()
-    for name in dict.fromkeys((*needed, *trials)):
-        package = software.packages.get(package_of(name, software) or name)
-        optional = catalog.backend(name).optional
-        # An optional package may well be a build for the CPU.
-        has_gpu = _has_gpu(machine) and not optional
-        levels += _package_levels(name, package, trials.get(name), has_gpu=has_gpu, is_bare=is_bare)
-    return [*levels, *hardware]
-
-
-def _package_levels(
-    name: str, package: Package | None, trial: Trial | None, *, has_gpu: bool, is_bare: bool
-) -> Iterator[Level]:
-    if trial is None:
-        yield Level(1, name, "not installed", FAIL)
-        return
-    version = trial.version or (package and package.version) or "unknown"
-    broken = [device for device, why in trial.devices.items() if why is not None]
-    working = [device for device in trial.devices if device not in broken]
-    status = FAIL if trial.failure or not working else WARN if broken and not is_bare else OK
-    note = trial.failure or ("runs on " + ", ".join(working) if working else "")
-    if broken:
-        note += f"{'; ' if note else ''}not on {', '.join(broken)}"
-    if has_gpu and working and not broken and len(trial.devices) == 1:
-        status, note = WARN, f"{note}; not on the GPU"  # the chain breaks here
-    found = f"{version}, {package.detail}" if package and package.detail else version
-    yield Level(1, name, found, status, note)
-    for library, linked in trial.libraries.items():
-        if linked is not None:
-            yield Level(2, library, linked, OK)
-
-
-def _driver_levels(machine: Machine) -> Iterator[Level]:
-    nvml, cuda = machine.nvml, machine.cuda
-    reason = nvml.reason or cuda.reason
-    if nvml.available or cuda.available:
-        status = OK if nvml.available and cuda.available else WARN
-        found = f"{nvml.driver_version or 'unknown'}, CUDA {machine.cuda.api_version or 'unknown'}"
-        yield Level(0, "driver", found, status, reason.message if reason else "")
-    else:
-        missing = reason is None or reason.code in ABSENT
-        why = reason.message if reason else ""
-        yield Level(0, "driver", "none", None if missing else FAIL, why)
-    cards = [gpu for gpu in machine.gpus if not gpu.simulated]
-    for gpu in cards:
-        if of_others(gpu, machine):
-            yield Level(0, "GPU", gpu.name or "not readable", None, "not yours")
-            continue
-        found = ", ".join(filter(None, [gpu.name or "unreadable", gpu.platform]))
-        yield Level(0, "GPU", found, OK if gpu.device else WARN, gpu.device or "not usable")
-    if not cards:
-        yield Level(0, "GPU", "none", None)

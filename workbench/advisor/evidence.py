@@ -19,7 +19,7 @@ from ..stats.samples import Ratio
 from ..text import units
 from ..worker.code import COMMAND
 from .comparison import COMPARED, Comparison, as_written, ranked, ratio_of
-from .limits import beyond_limits, eligible, exceeds_error_limit, surely_beyond_limits
+from .limits import beyond_limits, eligible, exceeds_error_limit, is_surely_beyond_limits
 from .race_summary import is_cut_short
 
 LOWERED = {SURE: LIKELY}  # the word after a doubt; every other one becomes open
@@ -71,8 +71,8 @@ class Evidence:
         """
         order, code = self._by_value, self.report.code
         first: Candidate | None = None
-        if self.best_median is not None:
-            first = self.best_median.one
+        if self.chosen_by_median is not None:
+            first = self.chosen_by_median.one
         elif code is not None and code.facts.kind != COMMAND and order:
             given = as_written(self.row, code)
             ratio = ratio_of(order[0], given) if given in order else None
@@ -84,7 +84,7 @@ class Evidence:
         return ranked(self.eligible)
 
     @cached_property
-    def best_median(self) -> Comparison | None:
+    def chosen_by_median(self) -> Comparison | None:
         """The pick's medians against those of the lowest 99th percentile, where they decide."""
         if not self.scenario.measures_tails or not self._by_value:
             return None
@@ -167,7 +167,7 @@ class Evidence:
         return self._decisive(cpu, gpu) if cpu and gpu else None
 
     @cached_property
-    def medians(self) -> Comparison | None:
+    def ahead_by_median(self) -> Comparison | None:
         """The pick's medians against those of the nearest rival, where they decide: its 99th
         percentile is lower too, but not beyond doubt, since a few stalls set it."""
         pick, rival = self.pick, self.rival
@@ -220,12 +220,12 @@ class Evidence:
         """`cpu`, `gpu`, `either` or `unknown`; a device that alone meets the limits is chosen."""
         lost = self.lost
         known = bool(lost) and all(c.is_valid for c in lost)
-        beyond = known and all(surely_beyond_limits(each, self.scenario) for each in lost)
+        beyond = known and all(is_surely_beyond_limits(each, self.scenario) for each in lost)
         if len(self.kinds) == 1 and beyond:
             return next(iter(self.kinds))
         has_cpu, no_gpu = self.best_cpu is not None, self.is_without_gpu
         choice = choose(self.decisive_ratio, has_cpu=has_cpu, no_gpu=no_gpu)
-        if choice != "unknown" or (medians := self.medians) is None:
+        if choice != "unknown" or (medians := self.ahead_by_median) is None:
             return choice
         better, other = (each.case.device_kind for each in (medians.one, medians.other))
         return better if better != other else choice
@@ -274,7 +274,7 @@ class Evidence:
         if rival is not None:
             lead = Comparison.of(pick, rival)
             word = lead_word(lead.ratio, self._decisive(rival, pick))
-            if was_far_behind(lead) or (word == OPEN and self.medians is not None):
+            if was_far_behind(lead) or (word == OPEN and self.ahead_by_median is not None):
                 word = LIKELY
         elif len(self.eligible) > 1 or any(w.code == "unmeasured" for w in self.warnings):
             word = OPEN

@@ -8,7 +8,7 @@ as with `--what-if`: by the far ends of both intervals, widened by the spread be
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import mode
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -23,7 +23,14 @@ from ..stats.unpaired import between_equals, far_ends, round_spread
 
 ANSWERED = ("done", "partial", "running")  # states of nodes whose answers count
 Answers = list[tuple[doc.FleetNode, doc.NodeAnswer]]
-Side = tuple[str, tuple[float, tuple[float, float]], float]  # node type, value, spread of nodes
+
+
+class Side(NamedTuple):
+    """A node type by its time or its cost."""
+
+    node_type: str
+    value: tuple[float, tuple[float, float]]  # with its interval
+    spread: float  # of equal nodes
 
 
 def fleet_document(head: Mapping[str, Any], found: doc.FleetFolder) -> doc.FleetDocument:
@@ -123,19 +130,8 @@ def _rows(nodes: Sequence[doc.FleetNode], prices: Mapping[str, float]) -> Iterat
     several = len({node.node_type for node in nodes}) > 1
     for scenario, of_row in table.items():
         cells = {name: _cell(name, equal, prices) for name, equal in of_row.items()}
-        times, costs, vague = list[Side](), list[Side](), list[float]()
-        for name, cell in cells.items():
-            if cell.value_s is None:
-                continue
-            if cell.value_ci95_s is None:
-                vague.append(cell.value_s)
-                continue
-            own = round_spread([_values(of_row[name])])
-            wide = max(spread, math.sqrt(own[0]) if own else 0.0)
-            times.append((name, (cell.value_s, cell.value_ci95_s), wide))
-            if cell.per_million is not None:
-                low, high = (cell.per_million * x / cell.value_s for x in cell.value_ci95_s)
-                costs.append((name, (cell.per_million, (low, high)), wide))
+        times = list(_times(cells, of_row, spread))
+        costs = list(_costs(cells, times))
         ratio_of = _against_best(times)
         alike, others = _alike(ratio_of), [r for r in ratio_of.values() if r is not None]
         for name, ratio in ratio_of.items():
@@ -143,8 +139,9 @@ def _rows(nodes: Sequence[doc.FleetNode], prices: Mapping[str, float]) -> Iterat
                 cells[name] = replace(cells[name], ratio=ratio.value, ratio_ci95=ratio.interval)
         choice = alike[0] if len(alike) == 1 else "either"
         # A type without an interval may also be the best, unless it is far behind.
-        far_s = ratios.UNDECIDED * min((value[0] for _, value, _ in times), default=math.inf)
-        is_known = bool(others or (times and not several)) and min(vague, default=far_s) >= far_s
+        far_s = ratios.UNDECIDED * min((side.value[0] for side in times), default=math.inf)
+        vague_s = [c.value_s for c in cells.values() if c.value_s and c.value_ci95_s is None]
+        is_known = bool(others or (times and not several)) and min(vague_s, default=far_s) >= far_s
         yield doc.FleetRow(
             scenario=scenario,
             choice=choice if is_known else "unknown",
@@ -154,6 +151,25 @@ def _rows(nodes: Sequence[doc.FleetNode], prices: Mapping[str, float]) -> Iterat
             cheapest=_alike(_against_best(costs)) if is_known and len(costs) == len(times) else [],
             cells=sorted(cells.values(), key=lambda cell: cell.value_s or math.inf),
         )
+
+
+def _times(
+    cells: Mapping[str, doc.FleetCell], answers: Mapping[str, Answers], spread: float
+) -> Iterator[Side]:
+    """The node types whose time has an interval; `spread` is that of nodes of any type."""
+    for name, cell in cells.items():
+        if cell.value_s is not None and cell.value_ci95_s is not None:
+            own = round_spread([_values(answers[name])])
+            wide = max(spread, math.sqrt(own[0]) if own else 0.0)
+            yield Side(name, (cell.value_s, cell.value_ci95_s), wide)
+
+
+def _costs(cells: Mapping[str, doc.FleetCell], times: Sequence[Side]) -> Iterator[Side]:
+    """The costs of those that have a price."""
+    for name, (value_s, interval_s), spread in times:
+        if (cost := cells[name].per_million) is not None:
+            low, high = (cost * each / value_s for each in interval_s)
+            yield Side(name, (cost, (low, high)), spread)
 
 
 def _values(equal: Answers) -> list[float]:
@@ -183,10 +199,10 @@ def _cell(node_type: str, equal: Answers, prices: Mapping[str, float]) -> doc.Fl
 
 def _against_best(sides: Sequence[Side]) -> dict[str, Ratio | None]:
     """Each node type with its value over that of the best, which comes first and has no ratio."""
-    order = sorted(sides, key=lambda side: side[1][0])
-    found: dict[str, Ratio | None] = {name: None for name, *_ in order}
+    order = sorted(sides, key=lambda side: side.value[0])
+    found: dict[str, Ratio | None] = {side.node_type: None for side in order}
     for name, value, spread in order[1:]:
-        found[name] = far_ends(value, order[0][1], math.hypot(spread, order[0][2]))
+        found[name] = far_ends(value, order[0].value, math.hypot(spread, order[0].spread))
     return found
 
 

@@ -46,7 +46,7 @@ def beyond_limits(candidate: Candidate, scenario: Scenario) -> str | None:
     return _too_large(candidate, scenario) or _too_slow(candidate, scenario)
 
 
-def surely_beyond_limits(candidate: Candidate, scenario: Scenario) -> bool:
+def is_surely_beyond_limits(candidate: Candidate, scenario: Scenario) -> bool:
     """Whether it exceeds a limit by more than chance: the whole interval of its latency does, or
     every step where there are too few for one.  An unknown value exceeds nothing."""
     if _too_large(candidate, scenario) is not None:

@@ -91,13 +91,10 @@ def gain_over(
     """The value of `given` over the candidate's; None where one of them was not measured."""
     if given is None or not values(given) or not values(candidate):
         return None
-    ratio = ratios.ratio_between(values(given), values(candidate))
-    factor = ratio.value if ratio else ratios.relative(values(given), values(candidate))
+    factor, ratio = ratios.stated(values(given), values(candidate))
     if candidate.objective in UNTIMED:
         return Gain(factor, ratio)
-    steps = given.step_rounds(), candidate.step_rounds()
-    stated = ratios.ratio_between(*steps)
-    by_rounds = stated.value if stated else ratios.relative(*steps)
+    by_rounds, _ = ratios.stated(given.step_rounds(), candidate.step_rounds())
     off = given.median_s / candidate.median_s / by_rounds
     low = ratio.low if ratio else factor
     return Gain(factor, ratio, None if 0.5 <= off <= 2 else low * min(off, 1.0))

@@ -14,7 +14,7 @@ from ..stats.objectives import UNTIMED
 from ..stats.ratios import TOLERANCE, is_tie
 from ..stats.samples import Ratio
 from ..text import units
-from ..text.units import as_sentence
+from ..text.units import as_sentence, listed
 from .comparison import BELOW, COMPARED, Comparison, better, worse
 from .evidence import Evidence, was_far_behind
 from .limits import beyond_limits, error_limit, exceeding, uncounted
@@ -31,7 +31,7 @@ def reasons(evidence: Evidence, causes: Sequence[str]) -> list[str]:
     left_out = " ".join([*_not_picked(evidence), *_copying(evidence)])
     room = MOST - 1 - bool(left_out)
     outcome = list(_outcome(evidence))
-    if (best := evidence.best_median or evidence.medians) is not None:
+    if (best := evidence.chosen_by_median or evidence.ahead_by_median) is not None:
         (factor, ci), other = best.parts, candidate_name(best.other.case)
         outcome.append(f"The median decides: that of {other} is {factor} as long (95% CI {ci}).")
     return [" ".join(outcome), *causes[:room], *([left_out] if left_out else [])]
@@ -101,12 +101,12 @@ def _incomparable(evidence: Evidence) -> Iterator[str]:
     could_be = "was measured"
     if any(c.blocks for c in missing):
         could_be, missing = "could be picked", evidence.lost
-    nothing = "Nothing"
+    nothing, why = "Nothing", "the run did not get that far"
     if evidence.kinds:
         nothing = f"Nothing on {NAMES[OTHER[next(iter(evidence.kinds))]]}"
-    why = "no candidate runs there" if evidence.kinds else "the run did not get that far"
-    if evidence.kinds and evidence.scenario.objective in UNTIMED:
-        why = f"only the {evidence.scenario.objective} of candidates on the CPU is compared"
+        why = "no candidate runs there"
+        if evidence.scenario.objective in UNTIMED:
+            why = f"only the {evidence.scenario.objective} of candidates on the CPU is compared"
     first, *others = why_lost(missing, evidence) or [why]
     yield f"{nothing} {could_be}: {first}."
     if others:
@@ -142,7 +142,7 @@ def _decided(evidence: Evidence, ratio: Ratio) -> Iterator[str]:
     """The outcome where one device is better, or seems to be."""
     faster = ratio if evidence.choice == "gpu" else ratio.inverse()
     factor, ci = units.ratio_parts(faster.value, faster.interval)
-    verb = "looks" if evidence.doubts or evidence.medians is not None else "is"
+    verb = "looks" if evidence.doubts or evidence.ahead_by_median is not None else "is"
     winner, loser = f"The {evidence.choice.upper()}", NAMES[OTHER[evidence.choice]]
     if evidence.best_gpu is not None:
         kind = kind_of(evidence.best_gpu.case.device)
@@ -208,14 +208,6 @@ def _copying(evidence: Evidence) -> Iterator[str]:
 
 
 # ------------------------------------------- why a candidate cannot be picked
-
-
-def listed(phrases: Sequence[str], most: int | None = None) -> str:
-    """`a`, `a and b`, `a, b and c`; beyond `most` of them `a, b and 4 more`."""
-    if most is not None and len(phrases) > most:
-        phrases = [*phrases[:most], f"{len(phrases) - most} more"]
-    *others, last = phrases
-    return f"{', '.join(others)} and {last}" if others else last
 
 
 def excluded(evidence: Evidence) -> dict[str, list[str]]:

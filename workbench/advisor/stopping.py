@@ -76,7 +76,7 @@ def is_decided(candidates: Sequence[Candidate], scenario: Scenario) -> bool:
         ratio = ratios.decisive_ratio(leaders[0], leaders[1])
         if ratio is not None and ratio.pairs >= PATIENCE and ratios.is_close(ratio):
             return True
-        return ratios.settled(ratio)
+        return ratios.is_settled(ratio)
     return bool(candidates)
 
 

@@ -5,7 +5,7 @@ from ..records.verdict import EqualPrecision, Verdict
 from ..report.candidate import Candidate, Row
 from ..report.report import Report
 from ..stats import ratios
-from ..stats.samples import known
+from ..stats.samples import value_and_interval
 from . import costs
 from .break_even import payoffs
 from .causes import causes
@@ -24,7 +24,8 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
     row = report.rows[scenario.id]
     found = Evidence(report, row, scenario)
     pick_ratio = found.lead.ratio if found.lead is not None else None
-    (device, device_ci95), (lead, lead_ci95) = known(found.device_ratio), known(pick_ratio)
+    device, device_ci95 = value_and_interval(found.device_ratio)
+    lead, lead_ci95 = value_and_interval(pick_ratio)
     measured = any(candidate.blocks for candidate in row.candidates)
     is_simulated = any(candidate.simulated for candidate in row.candidates)
     return Verdict(
@@ -68,8 +69,8 @@ def equal_precision(row: Row, scenario: Scenario) -> list[EqualPrecision]:
             continue
         best_first = ranked(c for c in group if c.state != "failed")
         cpu, gpu = first_on("cpu", best_first), first_on("gpu", best_first)
-        best = _id(cpu), _id(gpu)
-        found.append(EqualPrecision(precision, apart, *best, *known(ratio_of(gpu, cpu))))
+        ratio = value_and_interval(ratio_of(gpu, cpu))
+        found.append(EqualPrecision(precision, apart, _id(cpu), _id(gpu), *ratio))
     return found
 
 

@@ -4,6 +4,7 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -75,12 +76,10 @@ def _answers(
     recorded = ((each, _recorded(row, request, each)) for each in recordings)
     answers = [(each, answer) for each, answer in recorded if answer is not None]
     reasons: list[Reason] = []
-    for recording in recordings if not answers else ():
-        estimated = _estimated(row, request, recording)
-        if isinstance(estimated, tuple):
-            answers = [(recording, estimated)]
-            break
-        reasons += estimated
+    if not answers:
+        estimated = ((each, _estimated(row, request, each, reasons)) for each in recordings)
+        found = ((each, answer) for each, answer in estimated if answer is not None)
+        answers = list(islice(found, 1))
     for recording, (time, case, warnings) in answers:
         yield WhatIf(
             asked,
@@ -94,8 +93,12 @@ def _answers(
             source=recording.file,
             warnings=warnings,
         )
-    if answers:
-        return
+    if not answers:
+        yield WhatIf(asked, recordings[0].name, missing=_not_recorded(row, request, asked, reasons))
+
+
+def _not_recorded(row: RowPlan, request: Request, asked: str, reasons: Sequence[Reason]) -> Reason:
+    """Why there is no result; `reasons` are those against estimates."""
     alone = replace(
         request, scenarios=(row.scenario.id,), what_if=(), devices=(), all_scenarios=False
     )
@@ -107,7 +110,7 @@ def _answers(
     if reasons:
         nearest = min(reasons, key=lambda reason: NEAREST.index(reason.code))
         code, text = nearest.code, f"{text}; {nearest.message}"
-    yield WhatIf(asked, recordings[0].name, missing=Reason(code, text, hint))
+    return Reason(code, text, hint)
 
 
 def _sizes(of: Case | Scenario) -> dict[str, ParameterValue]:
@@ -174,8 +177,11 @@ def _differing(row: RowPlan, case: Case) -> dict[str, ParameterValue | None]:
     return {name: there.get(name) for name in names if here.get(name) != there.get(name)}
 
 
-def _estimated(row: RowPlan, request: Request, recording: Recording) -> Answer | list[Reason]:
-    """The fastest candidate with recorded sizes on both sides that differ in one parameter only."""
+def _estimated(
+    row: RowPlan, request: Request, recording: Recording, reasons: list[Reason]
+) -> Answer | None:
+    """The fastest candidate with recorded sizes on both sides that differ in one parameter only;
+    `reasons` gets those against the others."""
     curves: dict[tuple[str, str], dict[float, Recorded]] = {}
     for recorded in _comparable(row, request, recording):
         for name, size in (differing := _differing(row, recorded.measured.case)).items():
@@ -184,10 +190,9 @@ def _estimated(row: RowPlan, request: Request, recording: Recording) -> Answer |
                 if size not in points or recorded.measured.n > points[size].measured.n:
                     points[size] = recorded
     answers = [_on_curve(row, name, points) for (name, _), points in curves.items()]
-    found = [answer for answer in answers if isinstance(answer, tuple)]
-    if not found:
-        return [answer for answer in answers if isinstance(answer, Reason)]
-    return min(found, key=lambda answer: answer[0].value_s)
+    reasons += (answer for answer in answers if isinstance(answer, Reason))
+    found = (answer for answer in answers if isinstance(answer, tuple))
+    return min(found, key=lambda answer: answer[0].value_s, default=None)
 
 
 def _on_curve(row: RowPlan, name: str, points: Mapping[float, Recorded]) -> Answer | Reason | None:

@@ -105,7 +105,8 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     if something cannot work.
     """
     from .. import machine
-    from ..advisor.doctor import examine, package_of
+    from ..advisor.doctor import examine
+    from ..advisor.stack import package_of
     from ..engine import ceiling_store
     from ..export.doctor import doctor_text
     from ..machine.packages.stack_trial import TRIALS
@@ -251,7 +252,7 @@ def list_(file: str | None, backends: bool, as_json: bool) -> None:
 
 
 def show_backends(*, as_json: bool) -> None:
-    from ..advisor.doctor import package_of
+    from ..advisor.stack import package_of
     from ..export.view.spans import fact, facts_lines, label_width, plain_lines
     from ..export.view.table import UNLIMITED
     from ..machine.packages.software import StackQuery

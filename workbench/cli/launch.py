@@ -304,7 +304,7 @@ def all_gpus_report(found: Machine, python: str | None) -> tuple[Report, Links]:
     from ..planning.plan import resolve
     from .headless import run_quietly
 
-    devices = tuple(gpu.device for gpu in found.gpus if gpu.device is not None)
+    devices = tuple(found.by_device)
     if not devices:
         raise UsageError("--all-gpus: no GPU here can be used; see workbench detect")
     request = Request(

@@ -10,9 +10,9 @@ import click
 from .. import catalog
 from ..export.formats import DOCUMENT, EVENTS, FORMATS, PLAIN
 from ..planning.number_lists import whole_numbers, words
-from ..planning.option_fields import OF_CODE, OF_MODELS
 from ..planning.usage import UsageError
 from ..precisions import PRECISIONS
+from ..stats.objectives import OF_CODE, OF_MODELS
 from .program import check_value
 
 F = TypeVar("F", bound=Callable[..., Any])

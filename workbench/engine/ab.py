@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from .. import catalog
 from ..contract import Case, kind_of
@@ -20,7 +20,7 @@ from ..planning.request import Request
 from ..planning.usage import UsageError
 from ..pool.answers import Block, Prepared
 from ..pool.control import Cancelled, Control
-from ..pool.pool import Answer, T, WorkerFailed
+from ..pool.pool import Answer, WorkerFailed
 from ..pool.worker_process import WorkerKey
 from ..records import events as ev
 from ..records.comparison import ABReport, ABResult, Side
@@ -43,6 +43,8 @@ CUT = Reason("cancelled", "the run was cut short after too few pairs of processe
 BLOCK_S = 0.1
 RACE_S = 1.0  # for each pair of processes; more pairs narrow the interval more than longer ones
 WARM_UP_S = 0.5  # at most, since each fresh process warms up
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -153,6 +155,7 @@ class ABRun:
             "cache_bytes": self._context.machine.cpu.cache_bytes,
             "files": files,
         }
+        self._pool.end(self._key(case, side))
         check = self._ask(case, side, Prepared, op="prepare", **prepare).result.accuracy
         if not check.passed or (check.metric == "relative_error" and check.value > check.limit):
             text = f"the results differ: {check.value:.3g} from {check.reference}"
@@ -167,15 +170,16 @@ class ABRun:
                 return median(answer.result.samples_s) / self._context.speed(case.device)
 
     def _ask(self, of: Case, side: Side, kind: type[T], /, **request: Any) -> Answer[T]:
-        """The answer of a side's worker, which is a fresh process for each preparation."""
-        key = WorkerKey(*catalog.process_of(of), side.name)
+        """The answer of a side's worker."""
+        key = self._key(of, side)
         try:
-            if kind is Prepared:
-                self._pool.end(key)
             self._pool.start(key, max(1.0, self._left_s))
             return self._pool.ask(key, max(1.0, self._left_s), kind, **request)
         except WorkerFailed as failure:
             raise _failure(side, failure.reason) from None
+
+    def _key(self, case: Case, side: Side) -> WorkerKey:
+        return WorkerKey(*catalog.process_of(case), side.name)
 
 
 def _failure(side: Side, reason: Reason) -> WorkerFailed:

@@ -53,10 +53,10 @@ def load(fingerprint: str) -> Ceilings | None:
 
 def is_whole(kept: Ceilings, machine: Machine) -> bool:
     """Whether `kept` was measured to the end, on the CPU and each model of GPU of `machine`."""
-    usable = [gpu for gpu in machine.gpus if gpu.device is not None and not gpu.simulated]
+    models = {gpu.name for gpu in machine.by_device.values() if not gpu.simulated}
     known = {name for device in kept.devices for name in (device.device, device.name)}
     late = any(LATE in device.unavailable.values() for device in kept.devices)
-    return kept.complete and {"cpu", *(gpu.name for gpu in usable)} <= known and not late
+    return kept.complete and {"cpu", *models} <= known and not late
 
 
 def merged(old: Ceilings | None, new: Ceilings, keep_better: Collection[str] = ()) -> Ceilings:

@@ -86,7 +86,7 @@ def _device(device: str, group: Sequence[Candidate], machine: Machine) -> Device
         else:
             memory[str(candidate.case.params["kernel"])] = rate
     launches = {str(c.case.params["wait"]): quantile(c.samples_s, FAST) for c in of(LAUNCH)}
-    gpu = next((gpu for gpu in machine.gpus if gpu.device == device), None)
+    gpu = machine.by_device.get(device)
     return DeviceCeilings(
         device=device,
         name=gpu.name if gpu else machine.cpu.model,

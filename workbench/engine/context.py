@@ -24,11 +24,27 @@ MOST_GROWTH_S = 20.0  # added to a `--quick` run for a GPU's worker that starts 
 
 @dataclass
 class Share:
-    """The end of one row's time and that of all rows, both in seconds on the run's clock."""
+    """The time of one row and that of all rows, by the run's clock `now`."""
 
-    until_s: float
-    end_s: float
+    now: Callable[[], float]
+    until_s: float  # end of this row
+    end_s: float  # end of all rows
     rows: int = 1  # still to race, with this one: they share the extension of the run
+    extended_s: float = 0.0  # added to this row so far
+
+    @property
+    def left_s(self) -> float:
+        return self.until_s - self.now()
+
+    @property
+    def left_to_all_s(self) -> float:
+        return self.end_s - self.now()
+
+    def extend(self, by_s: float) -> None:
+        """Lengthen the row and the run, or shorten them."""
+        self.until_s += by_s
+        self.end_s += by_s
+        self.extended_s += by_s
 
 
 P = ParamSpec("P")
@@ -66,6 +82,11 @@ class RunContext:
         grows = self.request.quick and self.request.budget_s is None
         grown_s = min(self.pool.longest_gpu_start_s, MOST_GROWTH_S) if grows else 0.0
         return self.request.budget + grown_s + self.report.extended_s - SLACK_S
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until `end_s`; below 0 after it."""
+        return self.end_s - self.now()
 
     def now(self) -> float:
         """Seconds on the run's clock, which stands still during a pause."""

@@ -45,11 +45,11 @@ def search_crossovers(rows: Sequence[RowPlan], context: RunContext, race: RaceRo
     raced = context.report.rows
     open_ = [pair for pair in sized if raced[pair[0].scenario.id].picked is not None]
     for position, (row, size) in enumerate(open_):
-        now, end_s = context.now(), context.end_s
-        if end_s - now < LEAST_S:
+        left_s = context.left_s
+        if left_s < LEAST_S:
             return
         try:
-            until_s = now + (end_s - now) / (len(open_) - position)
+            until_s = context.now() + left_s / (len(open_) - position)
             CrossoverSearch(row, size, until_s, context, race).run()
         except (WorkloadError, ArithmeticError, ValueError) as error:
             name = row.scenario.id

@@ -35,12 +35,11 @@ from .largest_batch import check_alone, search_rows
 from .opening import RowSource, opened, row_source
 from .overhead import CLOSING, IDLE, PREPARING, STARTING, OverheadMeter
 from .profiling import Profiling, TraceFile
-from .race import Race
 from .races import Races
 
-# The settings on which the answer of a row depends, apart from its cases.
-RULES = attrgetter("reference_only", "objective", "prices", "limits")
 CROSSOVER_SHARE = 0.5  # share of the time; without --crossover the search gets what rows leave
+# From a row's plan: the settings on which its answer depends, apart from its cases.
+deciding_settings = attrgetter("reference_only", "objective", "prices", "limits")
 
 NOT_BEGUN = Reason("cancelled", "the run was cut short before its turn")
 CANCELLED_IN_RACE = Reason("cancelled", "the run was cut short before its race was over")
@@ -173,7 +172,7 @@ class Engine:
         def rules(report: Report) -> dict[str, object]:
             """The cases and settings that decide the answer of each carried row."""
             plans = [report.rows[row].plan for row in cut.carried if row in report.rows]
-            return {p.scenario: ({c.id for c in p.cases}, RULES(p)) for p in plans}
+            return {p.scenario: ({c.id for c in p.cases}, deciding_settings(p)) for p in plans}
 
         old, new = cut.old.report, self.report
         if fingerprint(old) != fingerprint(new) or rules(old) != rules(new):
@@ -185,9 +184,9 @@ class Engine:
     def _race(self, races: Races, context: RunContext, source: RowSource) -> None:
         """Race every row, decide it, and finish it while the workers still hold its cases."""
 
-        def conclude(row: RowPlan, race: Race) -> None:
+        def conclude(row: RowPlan) -> None:
             self._decide(row)
-            profiling = Profiling(row, race.preparation, context)
+            profiling = Profiling(row, context)
             if self._request.trace is not None:
                 profiling.run(self._trace)
             source.conclude(self.report.rows[row.scenario.id], profiling)

@@ -49,12 +49,12 @@ def search_rows(rows: Sequence[RowPlan], context: RunContext) -> None:
     """Search every candidate of the rows, in equal shares of the time left."""
     left = sum(len(row.cases) for row in rows)
     for row in rows:
-        scenario, left_s = row.scenario.id, max(0.0, context.end_s - context.now())
-        context.record(ev.RaceStarted, scenario=scenario, share_s=left_s)
+        scenario = row.scenario.id
+        context.record(ev.RaceStarted, scenario=scenario, share_s=max(0.0, context.left_s))
         for case in row.cases:
             context.control.check()
-            left_s = max(0.0, context.end_s - context.now())
-            search(case, scenario, context.now() + left_s / left, context)
+            share_s = max(0.0, context.left_s) / left
+            search(case, scenario, context.now() + share_s, context)
             left -= 1
 
 

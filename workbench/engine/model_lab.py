@@ -60,8 +60,7 @@ class ModelLab:
         If the worker died while it read the model, the row has one case, with the reason
         (`refused`).  UsageError if the model or an option cannot be used.
         """
-        context, variants, left_out = self.context, self.variants, self.variants.left_out
-        request, cpu = context.request, context.machine.cpu
+        variants = self.variants
         if self._question.objective == "energy":
             energy_j, why = package_energy_j()
             if energy_j is None:
@@ -69,34 +68,15 @@ class ModelLab:
         try:
             facts = variants.inspect()
         except WorkerFailed as failure:  # it crashed, hung, or ran out of memory
-            proposal = Proposal(ORIGINAL, threads=cpu.effective_cores)
+            proposal = Proposal(ORIGINAL, threads=self.context.machine.cpu.effective_cores)
             cases = [case_of(proposal, self.plan.scenario)]
             return [replace(self.plan, cases=cases, refused=failure.reason)]
-        products: dict[str, int] = {}
-        try:
-            if facts.unquantisable is None:
-                facts, products = variants.prepare(facts)
-        except WorkerFailed as failure:
-            steps = [*facts.steps, PreparationStep("prepared", None, None, failure.reason)]
-            message = f"it could not be prepared: {failure.reason.message}"
-            unmade = msgspec.structs.replace(failure.reason, message=message)
-            facts = msgspec.structs.replace(facts, steps=steps, unquantisable=unmade)
-        context.record(ev.ModelInspected, facts=facts)
+        facts, products = self._prepared(facts)
+        self.context.record(ev.ModelInspected, facts=facts)
         self._providers = variants.providers()
-        space = SearchSpace(
-            facts=facts,
-            products=products,
-            cpu=cpu,
-            threads=useful_thread_counts(cpu, request.threads),
-            gpus=tuple(self._gpus(left_out)),
-            on_cpu=request.with_cpu,
-            providers=tuple(word for word in self._providers if word != "cuda"),
-            backends=self.backends,
-            precisions=request.precisions,
-            thorough=request.thorough,
-        )
+        space = self._space(facts, products)
         proposals, unpromising = first(space)
-        left_out |= {**unpromising, **left_out}
+        variants.left_out |= {**unpromising, **variants.left_out}
         scenario = msgspec.structs.replace(
             self.plan.scenario,
             precisions=tuple(dict.fromkeys((facts.precision, "fp16", "int8"))),
@@ -108,8 +88,37 @@ class ModelLab:
             raise UsageError("no variant of the model is left with these filters")
         return [replace(self.plan, scenario=scenario, cases=cases, source=self.search)]
 
-    def _gpus(self, left_out: dict[str, str]) -> Iterator[str]:
-        machine = self.context.machine
+    def _prepared(self, facts: ModelFacts) -> tuple[ModelFacts, dict[str, int]]:
+        """The facts after preparation, and the number of nodes that can be quantised, by type; if
+        it fails, the facts say why no variant can be built."""
+        if facts.unquantisable is not None:
+            return facts, {}
+        try:
+            return self.variants.prepare(facts)
+        except WorkerFailed as failure:
+            steps = [*facts.steps, PreparationStep("prepared", None, None, failure.reason)]
+            message = f"it could not be prepared: {failure.reason.message}"
+            unmade = msgspec.structs.replace(failure.reason, message=message)
+            return msgspec.structs.replace(facts, steps=steps, unquantisable=unmade), {}
+
+    def _space(self, facts: ModelFacts, products: dict[str, int]) -> SearchSpace:
+        request, cpu = self.context.request, self.context.machine.cpu
+        return SearchSpace(
+            facts=facts,
+            products=products,
+            cpu=cpu,
+            threads=useful_thread_counts(cpu, request.threads),
+            gpus=tuple(self._gpus()),
+            on_cpu=request.with_cpu,
+            providers=tuple(word for word in self._providers if word != "cuda"),
+            backends=self.backends,
+            precisions=request.precisions,
+            thorough=request.thorough,
+        )
+
+    def _gpus(self) -> Iterator[str]:
+        """The GPUs on which the model races; why others are missing is in `left_out`."""
+        machine, left_out = self.context.machine, self.variants.left_out
         for gpu in gpu_devices(self.context.request, machine):
             if gpu not in usable_by("onnxruntime", machine):
                 left_out[gpu] = "the lab runs models on NVIDIA GPUs only"

@@ -173,12 +173,10 @@ class ModelVariants:
         """Write the variant that `case` runs to `target`; a size together with a reason means that
         it was written but not checked."""
         before, pool = _modified(target), self.context.pool
-        hidden = target.absolute().with_name(f".{pool.scratch.name}")
-        pool.own_folder(hidden)
-        places = {"destination": str(target.absolute()), "hidden": str(hidden)}
-        asked = {"variant": self.file(case), **places}
+        asked = {"destination": str(target.absolute()), "hidden": str(pool.folder_next_to(target))}
+        limit_s, variant = self._share_s(BUILD_SHARE), self.file(case)
         try:
-            saved = self._ask(self._share_s(BUILD_SHARE), SavedFile, op="save", **asked)
+            saved = self._ask(limit_s, SavedFile, op="save", variant=variant, **asked)
         except WorkerFailed as failure:
             if _modified(target) in (None, before):
                 return Saved(target.name, None, None, failure.reason)

@@ -14,12 +14,12 @@ from ..advisor.limits import eligible
 from ..advisor.model.candidates import on_threads, rivals
 from ..advisor.own import candidates as ways
 from ..advisor.own.candidates import Space, way
-from ..advisor.reasons import listed
 from ..advisor.refinements import SETTLED_ROUNDS
 from ..contract import Case
 from ..planning.plan import CandidateSource
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
+from ..text.units import listed
 from ..worker.code import Code
 from ..worker.session_options import NO_SPIN, ONNX_BACKENDS
 from .own_exports import Exports
@@ -255,26 +255,30 @@ class OwnSearch(CandidateSource):
         leader = ranked[0]
         if len(leader.blocks) < SETTLED_ROUNDS:
             return None
-        case = leader.case
-        if not case.is_compiled:
-            near = [c.case for c in ranked[:LEADERS] if c.min_s <= NEAR * leader.min_s]
-            quick = [*_unspun(case), *self._on_other_threads(case), *rivals(near)]
-            if new := self._admitted(quick):
-                return new
-            is_varied = case.id in self._varied or self._is_short(left_s)
-            if case.backend in ONNX_BACKENDS and not is_varied:
-                self._varied.add(case.id)
-                found = self._exports.neighbours(case, self.scenario, left_s)
-                if new := self._admitted(found):
-                    return new
-        if joining := self._vary_compiled(ranked, left_s):
+        if joining := self._vary_leader(ranked, left_s) or self._vary_compiled(ranked, left_s):
             return joining
         if self._first is not None or has_compiled(self.candidates):
             return None  # another candidate may take the lead
         at_last = self._compile(left_s, TRIED)
-        if not _is_eager(case):  # compiling would rarely make up for the lead of another library
+        if not _is_eager(leader.case):  # compiling rarely makes up for the lead of another library
             self.extra |= {each.id for each in at_last}
         return at_last or None
+
+    def _vary_leader(self, ranked: Sequence[Candidate], left_s: float) -> list[Case]:
+        """The leader and those near it with other numbers of threads, else the leader with other
+        options of its library; none for compiled code."""
+        case = ranked[0].case
+        if case.is_compiled:
+            return []
+        near = [c.case for c in ranked[:LEADERS] if c.min_s <= NEAR * ranked[0].min_s]
+        quick = [*_unspun(case), *self._on_other_threads(case), *rivals(near)]
+        if new := self._admitted(quick):
+            return new
+        is_done = case.id in self._varied or case.backend not in ONNX_BACKENDS
+        if is_done or self._is_short(left_s):
+            return []
+        self._varied.add(case.id)
+        return self._admitted(self._exports.neighbours(case, self.scenario, left_s))
 
     def _vary_compiled(self, ranked: Sequence[Candidate], left_s: float) -> list[Case]:
         """Another number of threads or precision of the best compiled candidate, if it is near."""
@@ -353,7 +357,7 @@ class OwnSearch(CandidateSource):
         """Whether another library leads eager torch by too much for compiling to win."""
         ranked = self._ranked
         eager = next((c for c in ranked if _is_eager(c.case)), None)
-        if eager is None or self._request.thorough or self._request.names_mode("compile"):
+        if eager is None or self._request.thorough or self._request.names_compile:
             return False
         lead = eager.min_s / ranked[0].min_s
         if lead > FAR_AHEAD:

@@ -109,7 +109,7 @@ class Preparation:
 
     def is_worth_it(self, case: Case) -> bool:
         """False, with the reason in the report, if it is far slower than FP32 at a small size."""
-        if self._share.until_s <= self._context.now():
+        if self._share.left_s <= 0:
             return True  # no time to probe it
         with self._ending(case):
             self._probe_small(case)
@@ -135,11 +135,10 @@ class Preparation:
             self.fail(case, failure)
 
     def _load(self, case: Case, need_s: float) -> PreparedCase | None:
-        now = self._context.now()
-        left_s = self._share.until_s - now
+        left_s, left_to_all_s = self._share.left_s, self._share.left_to_all_s
         # A preparation that is cut off ends the worker with all the cases that it holds.
-        late = self._share.end_s - now < self.longest_s and any(map(self.holds, self._plan.cases))
-        if left_s <= need_s or late:
+        is_risky = left_to_all_s < self.longest_s and any(map(self.holds, self._plan.cases))
+        if left_s <= need_s or is_risky:
             raise Refused(self.refusals.untried(case))
         if reason := self.refusals.of(case, left_s):
             raise Refused(reason)
@@ -289,8 +288,7 @@ class Preparation:
         return self._context.deadline(at_most_s, self._reserve_s)
 
     def _prepare_deadline_s(self, case: Case) -> float:
-        now = self._context.now()
-        row_s, rows_s = self._share.until_s - now, self._share.end_s - now
+        row_s, rows_s = self._share.left_s, self._share.left_to_all_s
         if launch_of(os.environ) is not None:  # ranks that end with their worker cannot come back
             return rows_s
         # The source has checked the time before it proposed the case.
@@ -305,7 +303,7 @@ class Preparation:
         """Give back what the row's cases hold, before the next row needs it."""
         context = self._context
         left_s = context.request.extension_s - context.report.extended_s
-        if context.now() >= context.end_s and left_s <= 0:
+        if context.left_s <= 0 and left_s <= 0:
             return  # no further row races
         held: defaultdict[WorkerKey, list[str]] = defaultdict(list)
         for case in self._plan.cases:
@@ -325,6 +323,10 @@ class Preparation:
         if reason.code == "no_memory" and self.refusals.neighbours(case):
             reason = msgspec.structs.replace(reason, hint=FEWER)
         self.finish(case, *outcome(reason, is_late=is_late))
+
+    def skip(self, case: Case) -> None:
+        """End a case that had no turn."""
+        self.finish(case, "skipped", self.refusals.untried(case))
 
     def finish(
         self, case: Case, status: str, reason: Reason | None, proof: ProvenSlower | None = None

@@ -20,7 +20,6 @@ from ..records.reason import Reason, Warning
 from ..report.candidate import Candidate
 from ..report.report import Report
 from .context import RunContext
-from .preparation import Preparation
 from .workers import worker_key
 
 PROFILED_S = 0.2  # for one pass, unless its number of steps ends it earlier
@@ -94,7 +93,6 @@ class Profiling:
     """Profiles one row after its race, while the workers still hold its cases."""
 
     _plan: RowPlan
-    _preparation: Preparation
     _context: RunContext
 
     def run(self, trace: TraceFile) -> None:
@@ -111,7 +109,7 @@ class Profiling:
         """Whether its pass would end in time; a worker that overruns is killed."""
         opening_s = OPENING * (candidate.setup.compile_s or 0.0)
         needed_s = OPENING_S + opening_s + 2 * (PROFILED_S + 2 * candidate.median_s)
-        return needed_s <= self._context.end_s - self._context.now()
+        return needed_s <= self._context.left_s
 
     def profile(self, candidate: Candidate, trace: TraceFile | None = None) -> None:
         """Profile one candidate for the report, and for `trace` if given."""
@@ -122,7 +120,7 @@ class Profiling:
         operators: list[OperatorShare] = []
         reason, fallback = None, 0.0
         try:
-            if not self._preparation.holds(case):
+            if case.id not in context.pool.held(key):
                 raise WorkerFailed(GONE)
             deadline_s = context.deadline(PROFILE_DEADLINE_S)
             wanted = {"case": case.id, "steps": steps, "events": trace is not None}

@@ -33,7 +33,7 @@ class Race:
     def __init__(self, plan: RowPlan, context: RunContext, share: Share) -> None:
         self._plan, self._context, self._share = plan, context, share
         self.preparation = Preparation(plan, context, share)
-        self._budget = RoundBudget(plan, context.now, share)
+        self._budget = RoundBudget(plan, share)
         self._blocks = BlockRunner(plan, context, self.preparation, self._budget)
         self._active: list[PreparedCase] = []  # still racing
         self._late: list[Case] = []  # to enter once the others are decided
@@ -42,7 +42,6 @@ class Race:
         self._is_deciding = True  # until the reference-only precisions race
         self._number = 0  # index of the next round
         self._began_s = context.now()
-        self._extended_s = 0.0  # added to the row's share
 
     def run(self) -> None:
         """Race for the decision, then race the reference-only precisions; Cancelled may pass."""
@@ -58,7 +57,7 @@ class Race:
             self._give_back()
             # The budget ran out before the decision, so these cannot enter.
             for case in self._late:
-                self.preparation.finish(case, "skipped", self.preparation.refusals.untried(case))
+                self.preparation.skip(case)
             self._late = []
             decided, self._active, self._is_deciding = self._active, [], False
             self._enter(self._reference_only, REFERENCE_COST * self.preparation.longest_s)
@@ -73,22 +72,19 @@ class Race:
         self._finish(self._active)
 
     def _run_rounds(self) -> str:
-        """Rounds of the active candidates until their race is over; returns what ended it."""
+        """Rounds until no late case can enter or no time is left; returns what ended the race."""
         first = self._number  # from here on, `rounds` counts for the rules
-        while True:
-            if (ended_by := self._race_active(first)) is not None:
-                return ended_by
+        while (ended_by := self._race_active(first)) != "budget":
             were_active = bool(self._active)
             if not self._enter_late():
                 break
             if not were_active:
                 first = self._number
-        if self._active:
-            return "rounds"
-        return "budget" if self._left_s() <= 0 else "empty"
+        is_late = ended_by == "empty" and self._share.left_s <= 0
+        return "budget" if is_late else ended_by
 
-    def _race_active(self, first: int) -> str | None:
-        """Rounds of the active candidates until the most rounds are reached or the race ends."""
+    def _race_active(self, first: int) -> str:
+        """Rounds of the active candidates; returns what ended them."""
         all_in = self._number  # the first round with all candidates
         most_rounds = MOST_ROUNDS if self._is_deciding else REFERENCE_ROUNDS
         if not self._number:
@@ -109,10 +105,8 @@ class Race:
             if self._enter_joining():
                 all_in = self._number
             elif self._is_over(rounds):
-                if not self._enter_late():
-                    return "decided"
-                all_in = self._number
-        return None
+                return "decided"
+        return "rounds" if self._active else "empty"
 
     def _resting(self) -> set[str]:
         """The ids of the cases that are well behind the leader.  They leave the time of a round to
@@ -127,14 +121,11 @@ class Race:
         # Every other round runs backwards, so that no candidate always follows the same one.
         taking_turns = [each for each in self._active if each.case.id not in resting]
         for prepared in taking_turns[:: -1 if number % 2 else 1]:
-            ends_s = self._context.now() + self._budget.turn_s(prepared, self._active)
-            if number > 0 and ends_s > self._share.end_s:
+            turn_s = self._budget.turn_s(prepared, self._active)
+            if number > 0 and turn_s > self._share.left_to_all_s:
                 return
             if not self._blocks.take(prepared, number, self._active):
                 self._active.remove(prepared)
-
-    def _left_s(self) -> float:
-        return self._share.until_s - self._context.now()
 
     def _spare_s(self, least_share: float = 0.0) -> float:
         """Seconds by which the row may still be lengthened, which only a table without --budget is.
@@ -143,15 +134,16 @@ class Race:
         """
         if not self._plan.scenario.owes_verdict or self._plan.source is not None:
             return 0.0
-        of_others_s = self._context.report.extended_s - self._extended_s
+        own_s = self._share.extended_s
+        of_others_s = self._context.report.extended_s - own_s
         whole_s = self._context.request.extension_s - of_others_s
-        return max(least_share, 1 / self._share.rows) * whole_s - self._extended_s
+        return max(least_share, 1 / self._share.rows) * whole_s - own_s
 
     def _settling_s(self, rounds: int) -> float:
         """Seconds beyond the row's share that may settle an answer which is open after `rounds`
         rounds; 0 if more rounds would not, or if the run may not last that much longer."""
         round_s, spare_s = self._budget.round_s(self._active), self._spare_s()
-        left_s = self._left_s()
+        left_s = self._share.left_s
         least = max(1, MIN_PAIRS - rounds)
         if rounds >= stopping.PATIENCE or least * round_s - left_s > spare_s:
             return 0.0
@@ -165,16 +157,13 @@ class Race:
 
     def _give_back(self) -> None:
         """Return the time beyond its share that the row does not need."""
-        self._extend(-min(self._extended_s, max(0.0, self._left_s())))
+        self._extend(-min(self._share.extended_s, max(0.0, self._share.left_s)))
 
     def _extend(self, by_s: float) -> None:
         """Lengthen the row and the run, or shorten them."""
         if by_s:
-            self._share.until_s += by_s
-            self._share.end_s += by_s
-            self._extended_s += by_s
-            scenario = self._plan.scenario.id
-            self._context.record(ev.BudgetExtended, scenario=scenario, by_s=by_s)
+            self._share.extend(by_s)
+            self._context.record(ev.BudgetExtended, scenario=self._plan.scenario.id, by_s=by_s)
 
     # ------------------------------------------------------------ who enters
 
@@ -200,22 +189,22 @@ class Race:
         of the extension, or all of it for the first candidate."""
         round_s = max(0.0, self._budget.first_round_s(self._active))
         need_s = round_s + self.preparation.expected_s(case)
-        more_s, run_left_s = need_s - self._left_s(), self._share.end_s - self._context.now()
-        lacks_time = self._left_s() <= round_s or run_left_s < need_s
+        more_s = need_s - self._share.left_s
+        lacks_time = self._share.left_s <= round_s or self._share.left_to_all_s < need_s
         if lacks_time and 0 < more_s <= self._spare_s(ROOM_SHARE if self._active else 1.0):
             self._extend(more_s)
 
     def _fit_first_round(self) -> None:
         """Lengthen a row that has no time for a turn of each.  The shortest then come first, since
         the run may end before the rest."""
-        short_s = self._budget.round_s(self._active) - self._left_s()
+        short_s = self._budget.round_s(self._active) - self._share.left_s
         if short_s > 0 and len(self._active) > 1:
             self._extend(min(short_s, max(0.0, self._spare_s(ROOM_SHARE))))
             self._active.sort(key=lambda prepared: prepared.sample_s)
 
     def _make_up(self) -> None:
         """Lengthen the run by the time that this row took from the rows to come."""
-        over_s = min(-self._left_s(), self._spare_s(ROOM_SHARE))
+        over_s = min(-self._share.left_s, self._spare_s(ROOM_SHARE))
         if self._share.rows > 1 and over_s >= LEAST_EXTENSION_S:
             self._extend(over_s)
 
@@ -266,7 +255,7 @@ class Race:
 
     def _enter_joining(self) -> bool:
         """Let cases enter that may beat a leader or that the source proposes; False without any."""
-        plan, context, left_s = self._plan, self._context, self._left_s()
+        plan, context, left_s = self._plan, self._context, self._share.left_s
         candidates = self._row_candidates()
         cases = refinements.due(plan, candidates) if left_s > self.preparation.longest_s else []
         left_s -= MIN_PAIRS * self._budget.round_s(self._active)  # to compare what joins
@@ -365,5 +354,4 @@ class Race:
             if self._candidate(prepared).blocks:
                 self.preparation.finish(prepared.case, "ok", None)
             else:
-                reason = self.preparation.refusals.untried(prepared.case)
-                self.preparation.finish(prepared.case, "skipped", reason)
+                self.preparation.skip(prepared.case)

@@ -14,7 +14,7 @@ from .workers import start_workers
 LEAST_SHARE_S = 1.5  # for a light row with a GPU, whose first candidate takes most of a second
 PROFILE_SHARE = 0.25  # share of a row's time with --trace
 
-Conclude = Callable[[RowPlan, Race], None]
+Conclude = Callable[[RowPlan], None]
 
 
 class Races:
@@ -48,7 +48,8 @@ class Races:
                 share_s = max(share_s, min(LEAST_SHARE_S, left_s / len(weights)))
             if context.request.trace is not None:
                 share_s *= 1 - PROFILE_SHARE
-            self._race(row, Share(now + share_s, row_end_s, len(weights)), conclude)
+            share = Share(context.now, now + share_s, row_end_s, len(weights))
+            self._race(row, share, conclude)
 
     def aside(self, rows: list[RowPlan], share: float, *, table: list[RowPlan]) -> Report:
         """Race `rows` within a share of the budget, into a report of their own.
@@ -61,8 +62,7 @@ class Races:
             report.apply(planned(row, context.request, context.now()))
         aside = Races(replace(context, report=report, emit=report.apply))
         if start_workers(rows, table, aside._context, share):
-            now = context.now()
-            aside.rows(rows, now + share * (context.end_s - now), None)
+            aside.rows(rows, context.now() + share * context.left_s, None)
             self._latest = aside._latest
         return report
 
@@ -70,22 +70,22 @@ class Races:
         """Announce and race one point of a crossover."""
         context = self._context
         context.emit(planned(row, context.request, context.now()))
-        self._race(row, Share(until_s, context.end_s))
+        self._race(row, Share(context.now, until_s, context.end_s))
 
     def _race(self, row: RowPlan, share: Share, conclude: Conclude | None = None) -> None:
         """Race a row after the row before it has released its cases.
 
         The last row never does: its workers end with the run.
         """
-        context, now, name = self._context, self._context.now(), row.scenario.id
-        context.emit(ev.RaceStarted(at_s=now, scenario=name, share_s=share.until_s - now))
+        context, name = self._context, row.scenario.id
+        context.record(ev.RaceStarted, scenario=name, share_s=share.left_s)
         with context.overhead.spending(IDLE, name):
             if self._latest is not None:
                 self._latest.preparation.release()
-            self._latest = race = Race(row, context, share)
-            race.run()
+            self._latest = Race(row, context, share)
+            self._latest.run()
             if conclude is not None:
-                conclude(row, race)
+                conclude(row)
 
 
 def _place(row: RowPlan) -> tuple[bool, bool, bool, float]:

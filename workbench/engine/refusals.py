@@ -40,13 +40,13 @@ class Refusals:
                 return refusal
         held = [report.candidates[other.id].work.memory_bytes for other in self.neighbours(case)]
         return admission.beforehand(
-            case, self._plan.workload, machine, report.software, held_bytes=sum(held)
+            case, self._plan.workload, machine, self._context.software, held_bytes=sum(held)
         )
 
     def untried(self, case: Case, text: str = NO_TURN.message) -> Reason:
         """Why a case had no turn: it can never run here, or no time was left.  A precision that the
         CPU emulates is slower (docs/measurement.md), so the evidence has no gap without it."""
-        machine, software = self._context.machine, self._context.report.software
+        machine, software = self._context.machine, self._context.software
         if never := admission.beforehand(case, self._plan.workload, machine, software):
             return never
         if (missing := self.emulates(case)) is None:

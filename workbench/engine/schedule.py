@@ -1,6 +1,6 @@
 """The plan of a race: when its cases enter, how long its blocks are, whether further rounds fit."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from itertools import zip_longest
 
 from ..contract import Case, kind_of
@@ -88,17 +88,17 @@ def timed_s(scenario: Scenario, sample_s: float, block_s: float = SHORTEST_BLOCK
 
 
 class RoundBudget:
-    """The time of one row, by the run's clock `now`."""
+    """Plans blocks and rounds within the time of one row."""
 
-    def __init__(self, plan: RowPlan, now: Callable[[], float], share: Share) -> None:
-        self._now, self._share, self._scenario = now, share, plan.scenario
+    def __init__(self, plan: RowPlan, share: Share) -> None:
+        self._share, self._scenario = share, plan.scenario
         tails = plan.scenario.measures_tails
         self._longest_s = SHORT_BLOCK_S if plan.source is not None or tails else BLOCK_S
         self._rounds_wanted = TAIL_ROUNDS_WANTED if tails else ROUNDS_WANTED
 
     def block_s(self, field: Collection[PreparedCase]) -> float:
         """Length of a block at which the wanted number of rounds of `field` fits, within bounds."""
-        fitting_s = (self._share.until_s - self._now()) / (self._rounds_wanted * len(field))
+        fitting_s = self._share.left_s / (self._rounds_wanted * len(field))
         return min(self._longest_s, max(SHORTEST_BLOCK_S, fitting_s))
 
     def turn_s(self, prepared: PreparedCase, field: Collection[PreparedCase]) -> float:
@@ -131,7 +131,6 @@ class RoundBudget:
         It may borrow from the rows to come while the rounds are too few for an interval, or while a
         lone candidate has a single round, which shows no spread.
         """
-        now = self._now()
         may_borrow = after < (MIN_PAIRS if len(field) > 1 else LEAST_ROUNDS)
-        borrowed_s = OVERDRAFT * (self._share.end_s - now) if may_borrow else 0.0
-        return max(self._share.until_s - now, borrowed_s)
+        borrowed_s = OVERDRAFT * self._share.left_to_all_s if may_borrow else 0.0
+        return max(self._share.left_s, borrowed_s)

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from ..advisor.comparison import ranked
 from ..advisor.limits import eligible, error_limit, exceeds_error_limit
 from ..advisor.model.candidates import Proposal, SearchSpace, convolves, neighbours, rivals
-from ..advisor.reasons import listed
 from ..advisor.refinements import SETTLED_ROUNDS
 from ..contract import Case
 from ..planning.plan import CandidateSource
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
+from ..text.units import listed
 from ..worker.recipe import ORIGINAL, Recipe
 from .model_variants import NO_TIME, ModelVariants
 

@@ -72,18 +72,18 @@ def start_workers(
         worker_key(case, row.scenario)
         for row in rows
         for case in row.cases
-        if beforehand(case, row.workload, machine, context.report.software) is None
+        if beforehand(case, row.workload, machine, context.software) is None
     )
     # If start-up times are a row's result, other imports must not slow them down, and those that
     # are compared, of one library, must run under the same load.
     compares = any(row.scenario.shares_workers for row in table)
     most = max(1, machine.cpu.effective_cores // (2 if compares else 1))
     for keys in _together(needed, machine, most, by_library=compares):
-        if context.now() >= context.end_s:
+        if context.left_s <= 0:
             return False
         with context.overhead.spending(STARTING), context.pool.starting(keys):
             for key in keys:
-                left_s = max(0.0, context.end_s - context.now())
+                left_s = max(0.0, context.left_s)
                 deadline_s = min(START_S, left_s if key in shared else share * left_s)
                 try:
                     context.pool.start(key, deadline_s)

@@ -32,53 +32,60 @@ def beforehand(
     case: Case,
     workload: Workload,
     machine: Machine,
-    software: Software | None,
+    software: Software,
     *,
     held_bytes: float = 0.0,
 ) -> Reason | None:
     """Why a case is not tried; `held_bytes` is the memory that others hold on its device."""
-    work, have = workload.work(case), machine.memory.available_bytes
-    need = work.memory_bytes
+    work, have_bytes = workload.work(case), machine.memory.available_bytes
     if refusal := beyond_host(work, machine):
         return refusal
     if not kind_of(case.device).on_host:
-        package = software.packages.get(case.backend) if software else None
-        if software and package is not None and package.detail == "CPU build":
-            text = f"this {case.backend} is a CPU build and cannot use the GPU"
-            hint = torch_remedy(machine, software.executable)
-            if case.backend == "onnxruntime":
-                hint = onnx_cuda.remedy(machine, software)
-            return Reason(f"cpu_only_{case.backend}", text, hint)
-        if software and case.backend == "onnxruntime":
-            if why := onnx_cuda.refusal(case, machine, software):
-                return why
-            package = software.packages.get(onnx_cuda.GPU_PACKAGE)
-        gpu = next((g for g in machine.gpus if g.device == case.device), None)
+        gpu = machine.by_device.get(case.device)
         if gpu is None:  # the user named it as a value of a command's {device}
             return Reason("no_device", f"there is no {case.device} here", "see workbench detect")
-        if refusal := _unusable(gpu, package) or _beyond(case, gpu):
+        if refusal := _not_on(gpu, case, machine, software):
             return refusal
         if gpu.memory_total_bytes is None:
             return None
-        have = int(GPU_SHARE * (gpu.memory_total_bytes - (gpu.memory_used_bytes or 0)))
-    text, free = f"it needs about {need / 2**30:.1f} GiB", f"{have / 2**30:.1f} GiB"
-    if need > have:
+        have_bytes = int(GPU_SHARE * (gpu.memory_total_bytes - (gpu.memory_used_bytes or 0)))
+    text, free = f"it needs about {_gib(work.memory_bytes)} GiB", f"{_gib(have_bytes)} GiB"
+    if work.memory_bytes > have_bytes:
         return Reason("no_memory", f"{text}, but only {free} may be used", SMALLER)
-    if need > have - held_bytes:
-        text = f"{text}; other candidates hold {held_bytes / 2**30:.1f} of {free}"
+    if work.memory_bytes > have_bytes - held_bytes:
+        text = f"{text}; other candidates hold {_gib(held_bytes)} of {free}"
         remedy = "race fewer candidates at a time: --precision, --mode, --set"
         return Reason("no_memory", text, remedy)
     return None
 
 
+def _gib(count: float) -> str:
+    return f"{count / 2**30:.1f}"
+
+
 def beyond_host(work: Work, machine: Machine) -> Reason | None:
     """Why a case for a GPU cannot be prepared in main memory."""
-    have = machine.memory.available_bytes
-    if work.host_bytes <= have:
+    have_bytes = machine.memory.available_bytes
+    if work.host_bytes <= have_bytes:
         return None
-    text = f"preparing it needs about {work.host_bytes / 2**30:.1f} GiB of main memory"
-    text += f", but only {have / 2**30:.1f} GiB are free"
-    return Reason("no_memory", text, SMALLER)
+    text = f"preparing it needs about {_gib(work.host_bytes)} GiB of main memory"
+    return Reason("no_memory", f"{text}, but only {_gib(have_bytes)} GiB are free", SMALLER)
+
+
+def _not_on(gpu: Gpu, case: Case, machine: Machine, software: Software) -> Reason | None:
+    """Why a case cannot run on this GPU, however much memory is free."""
+    package = software.packages.get(case.backend)
+    if package is not None and package.detail == "CPU build":
+        text = f"this {case.backend} is a CPU build and cannot use the GPU"
+        hint = torch_remedy(machine, software.executable)
+        if case.backend == "onnxruntime":
+            hint = onnx_cuda.remedy(machine, software)
+        return Reason(f"cpu_only_{case.backend}", text, hint)
+    if case.backend == "onnxruntime":
+        if why := onnx_cuda.refusal(case, machine, software):
+            return why
+        package = software.packages.get(onnx_cuda.GPU_PACKAGE)
+    return _unusable(gpu, package) or _beyond(case, gpu)
 
 
 def _unusable(gpu: Gpu, package: Package | None) -> Reason | None:
@@ -189,8 +196,8 @@ def most_ops_per_s(case: Case, machine: Machine, ranks: int = 1) -> float | None
     if case.device == "cpu":
         bound = bound_ops_per_s(case.precision, machine.cpu, _threads(case, machine))
         return None if bound is None else bound * ranks  # ranks may run on as many machines
-    name = next((gpu.name for gpu in machine.gpus if gpu.device == case.device), None)
-    sheet = datasheets.load().get(name or "")
+    gpu = machine.by_device.get(case.device)
+    sheet = datasheets.load().get(gpu.name or "") if gpu else None
     peak = sheet.peak_ops_per_s.get(case.precision) if sheet else None
     return None if peak is None else BEYOND_DATASHEET * peak * ranks
 

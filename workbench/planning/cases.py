@@ -23,19 +23,18 @@ MOST_CASES = 64  # in one row
 
 def gpu_devices(request: Request, machine: Machine) -> list[str]:
     """The GPUs to race: those requested, otherwise one of each model."""
-    names = [gpu.device for gpu in machine.gpus if gpu.device is not None]
+    usable = machine.by_device
     explicit = list(dict.fromkeys(d.partition("@")[0] for d in request.devices if ":" in d))
     for device in explicit:
-        if device not in names:
-            raise UsageError(f"no device {device} here. Choices: {', '.join(['cpu', *names])}")
+        if device not in usable:
+            raise UsageError(f"no device {device} here. Choices: {', '.join(['cpu', *usable])}")
     if request.devices and "gpu" not in request.devices:
         return explicit
-    if request.devices and not names:
+    if request.devices and not usable:
         raise UsageError("no GPU here can be used; see workbench detect")
-    usable = [gpu for gpu in machine.gpus if gpu.device is not None]
-    idle_first = sorted(usable, key=lambda gpu: gpu.is_busy)
-    one_of_each = {gpu.name: gpu.device for gpu in idle_first[::-1]}.values()
-    return list(dict.fromkeys([*explicit, *(name for name in names if name in one_of_each)]))
+    idle_first = sorted(usable, key=lambda device: usable[device].is_busy)
+    one_of_each = {usable[device].name: device for device in reversed(idle_first)}.values()
+    return list(dict.fromkeys([*explicit, *(name for name in usable if name in one_of_each)]))
 
 
 def fill_cases(
@@ -69,16 +68,13 @@ def fill_cases(
             if not request.every:
                 raise UsageError(reason.one_line) from None
             row.cases, row.refining, row.refused = [], [], reason
-        if row.cases or request.every:
-            continue
-        needed = sorted({variant.backend for variant in row.workload.variants})
-        if not all(is_lacking(name, installed) for name in needed):
-            raise _no_candidate(row, gpus)
-        text = f"{row.scenario.id} needs {' or '.join(needed)}"
-        install = catalog.backend(needed[0]).install
-        if not request.all_scenarios:
-            raise UsageError(f"{text}: {install}")
-        row.refused = Reason("not_installed", text, install)
+        if not (row.cases or request.every):
+            lacking = _not_installed(row, installed)
+            if lacking is None:
+                raise _no_candidate(row, gpus)
+            if not request.all_scenarios:
+                raise UsageError(f"{lacking.message}: {lacking.hint}")
+            row.refused = lacking
     if rows and not any(row.cases for row in rows):
         raise UsageError("no workload has a candidate left with these filters")
 
@@ -101,6 +97,15 @@ def _refining(row: RowPlan, request: Request, machine: Machine) -> list[Case]:
         full = (case for case in row.cases if case.threads == machine.cpu.effective_cores)
         found += [case for each in full if (case := replace(each, threads=fewer)) not in row.cases]
     return found
+
+
+def _not_installed(row: RowPlan, installed: Collection[str] | None) -> Reason | None:
+    """Why no variant of a row can run, where all of them need libraries that are missing."""
+    needed = sorted({variant.backend for variant in row.workload.variants})
+    if not all(is_lacking(name, installed) for name in needed):
+        return None
+    text = f"{row.scenario.id} needs {' or '.join(needed)}"
+    return Reason("not_installed", text, catalog.backend(needed[0]).install)
 
 
 def _no_candidate(row: RowPlan, gpus: Sequence[str]) -> UsageError:

@@ -84,7 +84,8 @@ def _bandwidths(machine: Machine, device: str, *, brief: bool) -> list[dict[str,
 def last_level_cache(machine: Machine, device: str) -> int | None:
     """Bytes of the largest cache that one core sees, or of a GPU's L2; None where unknown."""
     if device != "cpu":
-        return next((gpu.l2_cache_bytes for gpu in machine.gpus if gpu.device == device), None)
+        gpu = machine.by_device.get(device)
+        return None if gpu is None else gpu.l2_cache_bytes
     return max((cache.size_bytes for cache in machine.cpu.caches), default=None)
 
 

@@ -1,7 +1,4 @@
-"""Fields of a dataclass that options of the command line set, and how to write them there.
-
-The objectives of two options are here too, so that the command line need not load `request`.
-"""
+"""Fields of a dataclass that options of the command line set, and how to write them there."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field, fields
@@ -29,8 +26,3 @@ def written(values: Mapping[str, Any]) -> Iterator[str]:
         else:
             texts = value if isinstance(value, tuple) else (str(value),)
             yield from (part for text in texts for part in (name, text))
-
-
-# Objectives for the user's own model and code, the default first.
-OF_MODELS = ("latency", "throughput", "memory", "energy")
-OF_CODE = ("latency", "throughput")

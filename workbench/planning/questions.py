@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from ..stats.objectives import OF_CODE, OF_MODELS
 from ..text.sanitize import shown
 from ..worker.code import COMMAND, FUNCTION, KINDS, OWN, TORCH, Code, placeholders
 from .number_lists import numbers
-from .option_fields import OF_CODE, OF_MODELS, given, set_by, written
+from .option_fields import given, set_by, written
 from .scenario import Scenario
 
 MAX_ERROR = 0.02  # default limit of the relative error

@@ -118,9 +118,10 @@ class Request:
             and (not self.backends or way.backend in self.backends)
         )
 
-    def names_mode(self, word: str) -> bool:
-        """Whether a --mode contains this word."""
-        return any(word in mode.split("+") for mode in self.modes)
+    @property
+    def names_compile(self) -> bool:
+        """Whether a --mode asks for torch.compile."""
+        return any("compile" in mode.split("+") for mode in self.modes)
 
     def arguments(self, *display: str) -> list[str]:
         """The command line of this request, with these options of display."""

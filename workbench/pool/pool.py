@@ -85,9 +85,11 @@ class Pool:
         self.longest_gpu_start_s = 0.0
         self._pauses: list[tuple[float, float]] = []  # begin and end, on the host's clock
 
-    def own_folder(self, folder: Path) -> None:
-        """Have a folder that workers may leave behind removed at the end."""
-        self._guardian.own_folder(folder)
+    def folder_next_to(self, target: Path) -> Path:
+        """A hidden folder in which a worker writes `target`; the guardian removes what is left."""
+        hidden = target.absolute().with_name(f".{self.scratch.name}")
+        self._guardian.own_folder(hidden)
+        return hidden
 
     def start(self, key: WorkerKey, deadline_s: float) -> None:
         """Make sure that a worker runs and has imported its backend; WorkerFailed if it cannot.
@@ -104,8 +106,7 @@ class Pool:
         took_s = [s for other, s in self.import_s.items() if self._use(other) == self._use(key)]
         if on_gpu and took_s:
             deadline_s = min(deadline_s, max(RESTART_S, RESTART_SHARES * max(took_s)))
-        worker = self._begun.pop(key) if key in self._begun else self._launch(key)
-        self._workers[key] = worker
+        self._workers[key] = self._begun.pop(key) if key in self._begun else self._launch(key)
         try:
             hello = self._reply(key, deadline_s, Hello).result
         except WorkerFailed as failure:
@@ -118,14 +119,18 @@ class Pool:
                     self._unusable.setdefault(self._use(key), failure.reason)
                 self.end(key)
             raise
+        self._record_start(key, hello)
+
+    def _record_start(self, key: WorkerKey, hello: Hello) -> None:
+        worker = self._workers[key]
         began, ended = worker.began, time.monotonic()
         if hello.ready_s is not None and began <= hello.ready_s <= ended:
             ended = hello.ready_s  # the answer may have waited while others were read
         paused_s = sum(end - start for start, end in self._pauses if began <= start < ended)
-        self.import_s[key] = took = ended - began - paused_s
+        self.import_s[key] = import_s = ended - began - paused_s
         if not kind_of(key.device).on_host:
-            self.longest_gpu_start_s = max(self.longest_gpu_start_s, took)
-        started: dict[str, Any] = {"pid": worker.pid, "import_s": took, "versions": hello.versions}
+            self.longest_gpu_start_s = max(self.longest_gpu_start_s, import_s)
+        started: Any = {"pid": worker.pid, "import_s": import_s, "versions": hello.versions}
         self._listener(ev.WorkerStarted(at_s=self._control.now(), worker=key.name, **started))
         version, openmp = (hello.versions.get(name) for name in (key.backend, "OpenMP"))
         for warning in library_warnings(key.backend, version, openmp):
@@ -265,11 +270,11 @@ class Pool:
         finally:  # also when the run is cancelled meanwhile
             ended = time.monotonic()
             self._pauses.append((began, ended))
-            self._control.exclude(away := ended - began)
+            self._control.exclude(away_s := ended - began)
         self._listener(ev.StatusChanged(at_s=self._control.now(), status="running"))
         for each in awake:
             each.thaw()
-        return away
+        return away_s
 
     def _freeze(self, key: WorkerKey) -> None:
         if self._freezes and not self._workers[key].freeze():

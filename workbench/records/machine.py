@@ -271,6 +271,11 @@ class Machine(msgspec.Struct, frozen=True):
     mps: bool = False  # NVIDIA's Multi-Process Service runs
 
     @property
+    def by_device(self) -> dict[str, Gpu]:
+        """The usable GPUs by the names of their devices, such as `cuda:0`."""
+        return {gpu.device: gpu for gpu in self.gpus if gpu.device is not None}
+
+    @property
     def watched(self) -> list[Gpu]:
         """The GPUs whose readings the library of `vendor` gives."""
         listed = [gpu for gpu in self.gpus if gpu.index is not None]

@@ -6,6 +6,9 @@ Objective = Literal[
     "throughput", "latency", "latency_p99", "time_to_result", "cost", "memory", "energy"
 ]
 OBJECTIVES: tuple[str, ...] = get_args(Objective)
+# For the user's own model and code, the default first.
+OF_MODELS = ("latency", "throughput", "memory", "energy")
+OF_CODE = ("latency", "throughput")
 HOUR_S = 3600.0
 # Standard deviation of the logarithm of a start-up time from process to process; torch's import
 # had 0.087 within runs on two cores of a cloud machine (16 starts).

@@ -167,6 +167,12 @@ def ranking(rounds: Mapping[str, ByRound], beaten: Mapping[str, str] = {}) -> li
     return order + left
 
 
+def stated(first: ByRound, second: ByRound) -> tuple[float, Ratio | None]:
+    """`ratio_between` as sentences state it: a value from however few rounds, and its interval."""
+    ratio = ratio_between(first, second)
+    return ratio.value if ratio else relative(first, second), ratio
+
+
 def relative(first: ByRound, second: ByRound) -> float:
     """Time of the first over time of the second, from any number of rounds."""
     ratio, common = ratio_between(first, second), sorted(first.keys() & second.keys())
@@ -196,7 +202,7 @@ def is_close(ratio: Ratio | None) -> bool:
     return narrow and (within or holds_one)
 
 
-def settled(ratio: Ratio | None) -> bool:
+def is_settled(ratio: Ratio | None) -> bool:
     """Whether more rounds could no longer change the decision between two candidates."""
     return ratio is not None and (ratio.word(TOLERANCE) != AMBIGUOUS or is_exhausted(ratio))
 

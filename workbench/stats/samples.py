@@ -270,8 +270,8 @@ class Ratio:
         return SLOWER if self.low > 1 else AMBIGUOUS
 
 
-def known(ratio: Ratio | None) -> tuple[float | None, tuple[float, float] | None]:
-    """The value and the interval of a ratio, as in documents."""
+def value_and_interval(ratio: Ratio | None) -> tuple[float | None, tuple[float, float] | None]:
+    """Two members of a document; both None without a ratio."""
     return (None, None) if ratio is None else (ratio.value, ratio.interval)
 
 

@@ -193,6 +193,14 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s'[: count != 1]}"
 
 
+def listed(phrases: Sequence[str], most: int | None = None) -> str:
+    """`a`, `a and b`, `a, b and c`; beyond `most` of them `a, b and 4 more`."""
+    if most is not None and len(phrases) > most:
+        phrases = [*phrases[:most], f"{len(phrases) - most} more"]
+    *others, last = phrases
+    return f"{', '.join(others)} and {last}" if others else last
+
+
 def as_sentence(text: str) -> str:
     """`text` with a full stop at its end and, unless it starts with a name, a capital."""
     first = text[:1] if text.startswith(DEVICES) else text[:1].upper()

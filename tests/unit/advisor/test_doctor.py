@@ -9,8 +9,8 @@ import pytest
 from builders import machine as build_machine
 from examined_machines import CPU, CUDA, HEALTHY, ON_GPU, WORKING, bad, software, with_gpu
 
-from workbench.advisor import doctor
 from workbench.advisor.doctor import Examination, examine
+from workbench.advisor.stack import FAIL
 from workbench.export.doctor import doctor_text
 from workbench.machine.packages.trials import Trial
 from workbench.records.machine import (
@@ -239,8 +239,8 @@ def test_little_memory_and_variables_are_worth_a_look() -> None:
 def test_a_silent_interpreter_is_one_failure_not_four() -> None:
     silent = software(unavailable={"python": "~/p ended"}, python="")
     found = examine(build_machine(), silent, {})
-    assert [c.name for c in found.checks if c.status == doctor.FAIL] == ["python"]
-    assert [level.name for level in found.stack if level.status == doctor.FAIL] == ["python"]
+    assert [c.name for c in found.checks if c.status == FAIL] == ["python"]
+    assert [level.name for level in found.stack if level.status == FAIL] == ["python"]
 
 
 def test_the_text_shows_stack_checks_and_remedies() -> None:

@@ -11,13 +11,12 @@ from workbench.engine import blocks
 from workbench.engine.blocks import BlockRunner, mean_power_w
 from workbench.engine.preparation import PreparedCase
 from workbench.machine.host.readings import package_energy_j
-from workbench.planning.option_fields import OF_MODELS as ASKED
 from workbench.pool.answers import Block
 from workbench.pool.pool import Answer
 from workbench.pool.worker_process import WorkerKey
 from workbench.report.candidate import ENERGY
 from workbench.report.report import Report
-from workbench.stats.objectives import OBJECTIVES
+from workbench.stats.objectives import OBJECTIVES, OF_MODELS as ASKED
 
 
 def powercap(root: Path, **counters: int | None) -> Path:

@@ -29,7 +29,7 @@ def prepared(case: Case, step_s: float, iterations: int = 1) -> PreparedCase:
 
 def budget(*, until_s: float = 60.0, end_s: float = 60.0, **of_row: Any) -> RoundBudget:
     plan = RowPlan(scenario(textbook="", **of_row), IdleWorkload(), [CPU_A, CPU_B])
-    return RoundBudget(plan, lambda: 10.0, Share(until_s, end_s))
+    return RoundBudget(plan, Share(lambda: 10.0, until_s, end_s))
 
 
 def test_a_turn_is_as_long_as_its_bounds_and_the_budget_let_it() -> None:

@@ -5,11 +5,11 @@ from hypothesis import given, strategies as st
 
 from workbench.cli import main, measure
 from workbench.planning import scenarios
-from workbench.planning.option_fields import OF_MODELS
 from workbench.planning.plan import resolve
 from workbench.planning.questions import ModelQuestion
 from workbench.planning.request import Request, check
 from workbench.planning.usage import UsageError
+from workbench.stats.objectives import OF_MODELS
 
 
 def parsed(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Request:

@@ -12,12 +12,12 @@ from hypothesis import given, strategies as st
 
 from workbench.cli import main, measure
 from workbench.planning import scenarios
-from workbench.planning.option_fields import OF_CODE
 from workbench.planning.plan import planned, resolve
 from workbench.planning.questions import MODES, ModelQuestion, OwnQuestion, parse_over
 from workbench.planning.request import Request, check
 from workbench.planning.usage import UsageError, new_folder
 from workbench.report import run_files
+from workbench.stats.objectives import OF_CODE
 
 BUILD = OwnQuestion("torch", "package.module:build")
 NAN = float("nan")

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,6 +65,18 @@ def test_a_worker_that_cannot_be_started_is_a_reason(dropped: list[bool], monkey
         made.start(other, 1.0)
     assert caught.value.reason.code == "not_started"
     assert not made.is_alive(other)
+
+
+def test_a_file_is_written_in_a_hidden_folder_next_to_it_that_the_guardian_removes(
+    dropped: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, owned = pool(Control()), list[Path]()
+    monkeypatch.setattr(made._guardian, "own_folder", owned.append)
+    hidden = made.folder_next_to(Path("out/best.onnx"))
+    assert hidden.parent == Path("out").absolute() and hidden.name.startswith(".")
+    assert owned == [hidden]
+    made.end_all(at_once=True)
+    made.close()
 
 
 def test_its_listener_hears_of_the_workers(dropped: list[bool]) -> None:

@@ -188,7 +188,7 @@ def test_ranking_without_any_common_round_compares_medians() -> None:
 def test_ties_settled_and_close_ratios(low, high, tie: bool, settled: bool, close: bool) -> None:
     ratio = Ratio((low * high) ** 0.5, low, high, 5)
     assert ratios.is_tie(ratio) is tie
-    assert ratios.settled(ratio) is settled
+    assert ratios.is_settled(ratio) is settled
     assert ratios.is_close(ratio) is close
 
 
@@ -198,7 +198,7 @@ def test_after_many_rounds_a_tie_may_be_twice_as_wide() -> None:
 
 
 def test_without_a_ratio_nothing_is_settled_or_close() -> None:
-    assert not ratios.settled(None)
+    assert not ratios.is_settled(None)
     assert not ratios.is_close(None)
 
 
@@ -237,7 +237,7 @@ def test_one_time_costs_limit_what_rounds_can_show() -> None:
     assert ratio.low < 1 < ratio.high < 2
     assert ratios.is_close(ratio)
     assert ratios.is_exhausted(ratio)
-    assert ratios.settled(ratios.decisive_ratio(one, other))
+    assert ratios.is_settled(ratios.decisive_ratio(one, other))
     far = ratios.ratio_between(started([2.0] * 4, 0.1), other)
     assert far.low > 1
     assert not ratios.is_close(far)
@@ -255,7 +255,7 @@ def test_looking_again_does_not_widen_the_spread_of_one_time_costs() -> None:
     assert ratios.is_exhausted(late)
     assert ratios.is_exhausted(Ratio(1.0, 1 / 1.30, 1.30, 9, spread=0.1))
     assert not ratios.is_exhausted(Ratio(1.0, 1 / 1.35, 1.35, 9, spread=0.1))
-    assert ratios.settled(late)
+    assert ratios.is_settled(late)
     assert ratios.is_close(late)
 
 

@@ -9,12 +9,12 @@ from ...report.measurements import metrics_of
 from ...report.report import Report
 from ...stats import ratios
 from ...text import units
+from ...text.units import listed
 from ...worker.code import COMMAND, TORCH
 from ..break_even import plain, whole
 from ..comparison import as_written
 from ..evidence import was_missed
 from ..ranking import RankedCandidate, error_text, gain_over, gain_text, in_order, no_pick, ties
-from ..reasons import listed
 
 AS_WRITTEN = "the code as written"
 RESIDENT = "resident_s"  # metric of a candidate: seconds of a call whose inputs are on the GPU
