@@ -4,7 +4,6 @@ from hypothesis import given, strategies as st
 
 from workbench.export.view.spans import (
     Text,
-    cells_of,
     fact,
     facts_lines,
     join,
@@ -53,8 +52,9 @@ def test_words_are_broken_only_where_they_are_wider_than_the_line() -> None:
 
 
 def test_wide_characters_take_two_cells_and_combining_ones_none() -> None:
-    assert cells_of("日本") == 4
-    assert cells_of("e\u0301") == 1
+    assert Text.of("日本").cell_length == 4
+    assert Text.of("e\u0301").cell_length == 1
+    assert Text.of("น้ำ ที่").cell_length == 4, "vowels and tones stand above a letter"
     assert Text.of("日本").truncate(3).plain == "日…"
 
 
