@@ -103,7 +103,7 @@ def _joined(parts: Sequence[Sequence[Text]]) -> str:
 
 def _rows(report: Report) -> list[Row]:
     """All rows except those of the user's model or code."""
-    known = report.model is not None or report.code is not None or is_refused(report)
+    known = report.subject or is_refused(report)
     subject = [row.plan.scenario for row in report.subject_rows] if known else []
     return [row for name, row in report.rows.items() if name not in subject]
 

@@ -86,7 +86,7 @@ def read_journal(path: Path) -> OpenedRun:
     try:
         report = Report() if flaw else Report.of(events)
         largest = (found.case for found in report.largest_batches)
-        for case in (*(report.model.explained if report.model else ()), *largest):
+        for case in (*report.explained, *largest):
             _ = report.candidates[case]
     except LookupError:
         flaw = "an event names a candidate or a row that was never announced"

@@ -114,7 +114,7 @@ def _attempt(attempt: BatchAttempt) -> str:
 
 def why_facts(candidate: Candidate, report: Report) -> list[Fact]:
     """Why this variant of a user's model won or lost."""
-    found = report.model.explained.get(candidate.case.id) if report.model else None
+    found = report.explained.get(candidate.case.id)
     return [fact("", brief(text)) for text in found.sentences] if found else []
 
 

@@ -65,7 +65,7 @@ def built_text(built: Built) -> str:
 
 def left_out(report: Report, verdict: Verdict | None) -> dict[str, str]:
     """The variants and devices that were not tried, each with the reason."""
-    subject, model, machine = report.model or report.code, report.model, report.machine
+    subject, model, machine = report.subject, report.model, report.machine
     if subject is None:
         return {}
     names = OF_CODE if model is None else {}
