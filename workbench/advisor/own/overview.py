@@ -87,7 +87,7 @@ def gap_sentences(report: Report, rows: Sequence[Row]) -> list[str]:
     for row in rows:
         where = "" if row is rows[0] else f"At batch {row.candidates[0].case.batch} "
         for gap in report.gaps(row):
-            found.setdefault(f"{gap.message}; {gap.remedy}.", where)
+            found.setdefault(f"{gap.one_line}.", where)
     texts = (f"{where}{text}" for text, where in found.items())
     return [text[0].upper() + text[1:] for text in texts]
 

@@ -142,7 +142,7 @@ def answer_facts(row: Row, run: RunView) -> list[Fact]:
         words = "" if said or has_equal(verdict) else f"  ({in_words(pick.case)})"
         facts.append(Fact("pick", Text.of(pick_texts(verdict, run)[0], (words, "dim"))))
     facts += [*listed("why", verdict.reasons[1:]), *advice_facts(verdict)]
-    facts += [warning_fact(w.message, w.remedy) for w in answer_warnings(verdict)]
+    facts += [warning_fact(w.one_line) for w in answer_warnings(verdict)]
     return facts + ([fact("next", verdict.next_best)] if verdict.next_best else [])
 
 
@@ -165,8 +165,7 @@ def notes(rows: Sequence[Row], run: RunView) -> list[Fact]:
     for row in sorted(rows, key=lambda row: order.index(row.plan.scenario)):
         place = place_text(row.plan.point)
         for warning in run.report.disturbances(row) if row.verdict is None else ():
-            text = f"{warning.message}; {warning.remedy}"
-            found.setdefault(("! warning", text), {})[place] = None
+            found.setdefault(("! warning", warning.one_line), {})[place] = None
         for candidate in row.candidates:
             name = run.case_name(candidate.case.id)
             for label, text in _remarks(candidate, row, run):

@@ -63,7 +63,7 @@ def _against(one: Versus, first: ComparedRun, run: ComparedRun) -> Iterator[Sect
     notes = [
         f"A is run {first.run.id}, {b} is run {run.run.id}.",
         f"{units.counted(len(one.cases), 'case')} in both: {words}.",
-        *(f"{warning.message}; {warning.remedy}." for warning in one.warnings),
+        *(f"{warning.one_line}." for warning in one.warnings),
     ]
     yield Section.of(f"{b} against A: {where}", notes, (), ())
     if one.verdicts:

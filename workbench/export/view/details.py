@@ -48,7 +48,7 @@ def candidate_facts(candidate: Candidate, run: RunView) -> list[Fact]:
     elif reason is not None:
         facts.append(fact(candidate.state, reason.message, "warning"))
     facts += [fact("  remedy", reason.hint)] if reason is not None and reason.hint else []
-    return facts + [warning_fact(w.message, w.remedy) for w in found.warnings]
+    return facts + [warning_fact(w.one_line) for w in found.warnings]
 
 
 def _times(found: Measurement) -> str:

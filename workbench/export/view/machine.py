@@ -70,7 +70,7 @@ def warnings(found: Sequence[Warning], titles: Mapping[str, str]) -> list[Fact]:
         title = titles.get(first.subject or "")
         more = f", and {len(others)} more" if others else ""
         text = first.message + (more if title is None else f" ({title}{more})")
-        facts.append(warning_fact(text, first.remedy))
+        facts.append(warning_fact(f"{text}; {first.remedy}"))
     return facts
 
 

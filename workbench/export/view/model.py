@@ -211,7 +211,8 @@ def _warnings(found: Iterable[Warning], report: Report) -> Iterator[Fact]:
     for warning in found:
         candidate = report.candidates.get(warning.subject or "")
         about = f"{_name(candidate, report)}: " if candidate else ""
-        yield warning_fact(f"{about}{subject.brief(warning.message, report)}", warning.remedy)
+        message = subject.brief(warning.message, report)
+        yield warning_fact(f"{about}{message}; {warning.remedy}")
 
 
 # ------------------------------------------------- operators, code, the rest

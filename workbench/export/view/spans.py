@@ -145,9 +145,8 @@ def listed(label: str, texts: Iterable[str]) -> list[Fact]:
     return [fact(" " if number else label, text) for number, text in enumerate(texts)]
 
 
-def warning_fact(message: str, remedy: str) -> Fact:
-    """A warning and its remedy."""
-    return fact("! warning", f"{message}; {remedy}", "warning", label_tone="strong warning")
+def warning_fact(text: str) -> Fact:
+    return fact("! warning", text, "warning", label_tone="strong warning")
 
 
 def heading(title: str, width: int, tone: str = "strong") -> Text:
