@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import catalog
 from ..contract import Accuracy, Case, Work, kind_of
-from ..records.document import OperatorShare, SetupTimes, Telemetry, WarmUp
+from ..records.document import Measurement, OperatorShare, SetupTimes, Telemetry, WarmUp
 from ..records.events import BlockMeasured, RacePlanned
 from ..records.reason import Reason
 from ..records.verdict import Verdict
@@ -22,11 +22,6 @@ CANCELLED = "cancelled"  # status of an interrupted run and of its candidates, a
 WITHOUT_RESULT = ("skipped", "failed", CANCELLED)
 ENDED = ("ok", *WITHOUT_RESULT)
 BARRED = ("error_limit", "limit", "not_counted")  # reasons against a pick, however fast it is
-# Fields that a candidate and its measurement have in common.
-SHARED = (
-    *("case", "reason", "work", "setup", "accuracy", "warmup", "iterations_per_sample"),
-    *("call_overhead_s", "memory_peak_bytes", "telemetry", "operators", "unprofiled"),
-)
 
 LIBRARIES = {
     "jax": "JAX",
@@ -242,6 +237,11 @@ class Candidate:
     def step_rounds(self) -> dict[int, float]:
         """Median seconds per step in each round, for every objective."""
         return dict(zip((block.round for block in self.blocks), self.medians_s, strict=True))
+
+
+# Fields that a candidate and its measurement have in common.
+SHARED = {*Candidate.__dataclass_fields__} & {*Measurement.__struct_fields__}
+SHARED -= {"blocks", "scenario"}
 
 
 def price_of(device: str, prices: Mapping[str, float], gpus: int) -> float | None:
