@@ -5,15 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ...records.comparison import (
-    ABReport,
-    ABResult,
-    ComparedCase,
-    ComparedRun,
-    ComparedVerdict,
-    RunComparison,
-    Versus,
-)
+from ...records import comparison as records
 from ...report.candidate import candidate_name
 from ...stats.samples import median
 from ...stats.unpaired import SAME_WITHIN
@@ -26,7 +18,7 @@ from .table import UNLIMITED, Column, texts_of
 from .words import choice_word, with_short
 
 
-def sections(found: RunComparison) -> Iterator[Section]:
+def sections(found: records.RunComparison) -> Iterator[Section]:
     """The verdicts and cases of each run against A, then the machines and their software."""
     for one, run in zip(found.against, found.runs[1:], strict=True):
         yield from _against(one, found.runs[0], run)
@@ -40,7 +32,7 @@ def sections(found: RunComparison) -> Iterator[Section]:
     yield Section.of("Machines and software", ["* marks what differs."], header, rows)
 
 
-def _facts(side: ComparedRun) -> Iterator[tuple[str, str]]:
+def _facts(side: records.ComparedRun) -> Iterator[tuple[str, str]]:
     yield from (("run", side.run.id), ("workbench", side.version))
     found, installed = side.machine, side.software
     if found is not None and installed is not None:
@@ -54,7 +46,9 @@ def _facts(side: ComparedRun) -> Iterator[tuple[str, str]]:
         yield from installed.environment.items()
 
 
-def _against(one: Versus, first: ComparedRun, run: ComparedRun) -> Iterator[Section]:
+def _against(
+    one: records.Versus, first: records.ComparedRun, run: records.ComparedRun
+) -> Iterator[Section]:
     b, known = one.name, None not in (first.machine, run.machine)
     unlike = "two machines, so the results compare these too" if known else "an unknown machine"
     where = "one machine" if one.same_machine else unlike
@@ -111,7 +105,7 @@ def _staying(title: str, minimum: int | None = None, *, names: bool = False) -> 
     return Column(title, title, minimum=minimum, maximum=UNLIMITED, names=names)
 
 
-def _verdict(one: ComparedVerdict) -> tuple[str, ...]:
+def _verdict(one: records.ComparedVerdict) -> tuple[str, ...]:
     picks = [candidate_name(pick) if pick else "no pick" for pick in one.picks]
     if len({*picks}) < len({*one.picks}):  # the picks differ only in size
         picks = [_sized(pick) if pick else "no pick" for pick in one.picks]
@@ -121,7 +115,7 @@ def _verdict(one: ComparedVerdict) -> tuple[str, ...]:
     return one.word, one.scenario, *sides, *ratios
 
 
-def _case(one: ComparedCase) -> tuple[str, ...]:
+def _case(one: records.ComparedCase) -> tuple[str, ...]:
     ratio = units.ratio_parts(one.ratio, one.ci99)
     times = ", ".join(map(units.duration, one.median_s))
     why = one.reason.message if one.reason else "beyond --fail-on" if one.beyond else ""
@@ -133,7 +127,7 @@ def _sized(case: str) -> str:
     return f"{case.partition('/')[0]} {candidate_name(case)}"
 
 
-def ab_section(report: ABReport) -> Section:
+def ab_section(report: records.ABReport) -> Section:
     """The sides, notes on the results, and the table of results."""
     notes = [f"{side.name}: {side.label}" for side in report.sides]
     notes += [f"{each.case}: {each.reason.message}" for each in report.results if each.reason]
@@ -145,7 +139,7 @@ def ab_section(report: ABReport) -> Section:
     return Section.of("B against A", notes, header, map(_cells, report.results))
 
 
-def _cells(result: ABResult) -> list[str]:
+def _cells(result: records.ABResult) -> list[str]:
     ratio = NOT_AVAILABLE if result.ratio is None else f"{result.ratio:.3f}"
     interval = NOT_AVAILABLE if result.ci95 is None else "{:.3f}-{:.3f}".format(*result.ci95)
     times = [duration(median(each) if each else None) for each in (result.a_s, result.b_s)]
