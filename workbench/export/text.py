@@ -1,13 +1,10 @@
-"""Plain text: a run, its summary, its use of time, the machine, and the catalogue."""
+"""Plain text: a run, its summary, and its use of time."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from ..advisor.subject import is_refused, recommendation
-from ..contract import Parameter, Workload, WorkloadError
-from ..planning.scenario import Scenario
 from ..records.document import PHASES, Sweep
-from ..records.machine import Machine, Software
 from ..report import history, journal
 from ..report.candidate import Row
 from ..report.cut_run import refusal, resumable
@@ -17,20 +14,9 @@ from .view.answers import notes, result_lines
 from .view.curves import findings, rate_table, sweep_title
 from .view.derived import RunView
 from .view.details import INDENT, largest_facts, trace_facts
-from .view.machine import accelerator_sections, processor_sections, warnings
+from .view.machine import warnings
 from .view.model import model_lines
-from .view.section import section_text
-from .view.spans import (
-    PROSE,
-    Fact,
-    Text,
-    fact,
-    facts_lines,
-    heading,
-    label_width,
-    listed,
-    plain_lines,
-)
+from .view.spans import PROSE, Fact, Text, fact, facts_lines, heading, plain_lines
 from .view.table import UNLIMITED, plain_table, table_lines
 from .view.tables import advisor_columns, advisor_line, has_gpu
 
@@ -133,43 +119,6 @@ def _sweep(sweep: Sweep, run: RunView, prose: int, width: int, *, brief: bool) -
         *table_lines(*rate_table(sweep), width),
         *facts_lines(facts, prose, INDENT),
     ]
-
-
-def machine_text(machine: Machine, software: Software, width: int | None = None) -> str:
-    """The output of `workbench detect`."""
-    sections = [
-        *processor_sections(machine, software, None),
-        *accelerator_sections(machine, software, None),
-    ]
-    return section_text(sections, width)
-
-
-def catalogue_text(
-    workloads: Mapping[str, Workload],
-    broken: Mapping[str, WorkloadError],
-    scenarios: Mapping[str, Scenario],
-    width: int | None = None,
-) -> str:
-    """The output of `workbench list`, for a terminal of `width` cells or for a file."""
-    facts = [fact("", "Scenarios (workbench advise NAME; those on request by name or with --all)")]
-    for row in scenarios.values():
-        usual = [f"usual advice: {row.textbook.upper()}"] if row.textbook else []
-        also = ", ".join([row.workload, *usual, *["on request"] * row.on_request])
-        facts.append(fact(row.id, f"{row.question} ({also})"))
-    facts.append(fact("", "\nWorkloads (workbench run NAME --set name=value)"))
-    for workload in workloads.values():
-        texts = [workload.teaches, *map(_parameter, workload.parameters)]
-        if workload.default_batch is not None:
-            texts.append(f"--batch: default {workload.default_batch}")
-        facts += listed(workload.name, texts)
-    facts += [fact(name, f"cannot be used: {error}") for name, error in broken.items()]
-    return plain_lines(facts_lines(facts, width or PROSE, label_width(facts)))
-
-
-def _parameter(parameter: Parameter) -> str:
-    unit = f" {parameter.unit}" if parameter.unit else ""
-    allowed = ", ".join(parameter.choices) or parameter.range_text()
-    return f"{parameter.name}={parameter.default}{unit}: {parameter.help} ({allowed})"
 
 
 def where_lines(report: Report) -> list[str]:

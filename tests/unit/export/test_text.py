@@ -7,10 +7,11 @@ from msgspec.structs import replace
 
 from workbench import catalog
 from workbench.advisor.verdict import decide
-from workbench.export.text import catalogue_text, machine_text, run_text
+from workbench.export.catalogue import catalogue_text
+from workbench.export.text import run_text
 from workbench.export.view.derived import RunView
 from workbench.export.view.events import log_line
-from workbench.export.view.machine import warnings
+from workbench.export.view.machine import machine_text, warnings
 from workbench.export.view.tables import pending_texts
 from workbench.export.view.words import pick_texts, state_texts
 from workbench.planning import scenarios

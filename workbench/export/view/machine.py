@@ -16,7 +16,7 @@ from ...records.reason import Reason, Warning
 from ...text import units
 from . import glyphs
 from .ceilings import bars as ceiling_bars
-from .section import Section
+from .section import Section, section_text
 from .spans import Fact, Text, fact, join, unbroken, warning_fact
 
 BAR_WIDTH = 12
@@ -398,3 +398,11 @@ def accelerator_sections(
             cards.append(Section(title, facts=reached, tone="strong gpu"))
     cards = cards or [Section("GPU", facts=no_gpu(machine), tone="strong gpu")]
     return [*cards, Section("Stack", facts=stack(machine, installed))]
+
+
+def machine_text(
+    machine: records.Machine, installed: records.Software, width: int | None = None
+) -> str:
+    """The output of `workbench detect`."""
+    sections = processor_sections(machine, installed, None)
+    return section_text([*sections, *accelerator_sections(machine, installed, None)], width)
