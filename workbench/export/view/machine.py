@@ -206,19 +206,12 @@ def _many(found: Sequence[records.Gpu]) -> list[Section]:
     """A table of readings with a line for each GPU, the facts that all share, and those of some."""
     rows = []
     for card in found:
-        readings = (
-            number_text(card.power_w, "W"),
-            number_text(card.temperature_c, "°C"),
-            number_text(card.utilization_percent, "%"),
-            number_text(card.sm_clock_mhz, "MHz"),
-        )
-        rows.append(
-            (
-                card.device or f"{card.index} {'unusable' if card.visible else 'hidden'}",
-                _of_total(units.size(card.memory_used_bytes), units.size(card.memory_total_bytes)),
-                *(text or units.NOT_AVAILABLE for text in readings),
-            )
-        )
+        name = card.device or f"{card.index} {'unusable' if card.visible else 'hidden'}"
+        used, total = card.memory_used_bytes, card.memory_total_bytes
+        held = _of_total(units.size(used), units.size(total)) if total else None
+        readings = card.power_w, card.temperature_c, card.utilization_percent, card.sm_clock_mhz
+        texts = [held, *map(number_text, readings, ("W", "°C", "%", "MHz"))]
+        rows.append((name, *(text or units.NOT_AVAILABLE for text in texts)))
     cards = _each(found, READINGS)
     shared = [each for each in cards[0].facts if all(each in card.facts for card in cards)]
     alone = [replace(card, facts=[f for f in card.facts if f not in shared]) for card in cards]
