@@ -136,10 +136,10 @@ def ab_section(report: records.ABReport) -> Section:
     notes.append(f"SAME: the whole interval is within {report.tolerance:.2%}")
     named, ratio = _staying("Case", 24, names=True), _staying("B/A")
     header = ("Result", named, ratio, "95% CI", "A", "B", "Pairs of processes")
-    return Section.of("B against A", notes, header, map(_cells, report.results))
+    return Section.of("B against A", notes, header, map(_both_sides, report.results))
 
 
-def _cells(result: records.ABResult) -> list[str]:
+def _both_sides(result: records.ABResult) -> list[str]:
     ratio = NOT_AVAILABLE if result.ratio is None else f"{result.ratio:.3f}"
     interval = NOT_AVAILABLE if result.ci95 is None else "{:.3f}-{:.3f}".format(*result.ci95)
     times = [duration(median(each) if each else None) for each in (result.a_s, result.b_s)]
