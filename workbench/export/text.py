@@ -43,8 +43,7 @@ def _breaking_off(report: Report) -> list[Fact]:
         return []
     run, text = report.started.id, "the run was cut short"
     if journal.is_kept(run):
-        is_going = history.is_being_written(journal.runs_folder() / f"{run}.jsonl")
-        if is_going:
+        if history.is_being_written(journal.path_of(run)):
             text = "the run is still under way"
         elif known := resumable(report):
             text = f"{text}; `workbench resume {known}` measures the rest"

@@ -34,6 +34,11 @@ def runs_folder() -> Path:
     return platformdirs.user_state_path("workbench", appauthor=False) / "runs"
 
 
+def path_of(run_id: str) -> Path:
+    """The journal of a run, which need not exist."""
+    return runs_folder() / f"{run_id}.jsonl"
+
+
 def can_be_written(folder: Path) -> bool:
     """Whether files can be written into a folder, which need not exist yet."""
     there = next(place for place in (folder, *folder.parents) if os.access(place, os.F_OK))
@@ -47,7 +52,7 @@ def new_run_id() -> str:
 
 def is_kept(run_id: str) -> bool:
     """Whether the run has a journal that `workbench open` finds."""
-    return os.path.isfile(runs_folder() / f"{run_id}.jsonl")  # noqa: PTH113 - no error if locked
+    return os.path.isfile(path_of(run_id))  # noqa: PTH113 - no error if locked
 
 
 def no_journal(outcome: str, path: object, error: OSError) -> Warning:

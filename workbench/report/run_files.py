@@ -63,7 +63,7 @@ def _first_readable(ids: Iterable[str]) -> OpenedRun:
     problem: JournalError | None = None
     for run_id in ids:
         try:
-            opened = read_journal(journal.runs_folder() / f"{run_id}.jsonl")
+            opened = read_journal(journal.path_of(run_id))
         except JournalError as error:
             problem = problem or error
             continue
