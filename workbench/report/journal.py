@@ -132,7 +132,7 @@ def read(path: Path, only: Collection[str] = ()) -> list[ev.AnyEvent]:
 
 
 def _damaged(number: int, error: Exception, at_s: float) -> ev.WarningRaised:
-    problem = f"line {number} of the journal is damaged: {shown(reason(error))}"
+    problem = f"line {number} of the journal is damaged: {shown(why_unreadable(error))}"
     remedy = "the run is shown up to that line"
     return ev.WarningRaised(at_s=at_s, warning=Warning("damaged_journal", problem, remedy))
 
@@ -149,7 +149,7 @@ def _packed(block: ev.BlockMeasured, names: dict[str, str]) -> ev.BlockMeasured:
     )
 
 
-def reason(error: Exception) -> str:
+def why_unreadable(error: Exception) -> str:
     """Why JSON could not be decoded, in words."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply"

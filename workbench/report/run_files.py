@@ -140,7 +140,7 @@ def decode_document(path: Path) -> Document:
     except OSError as error:
         raise JournalError(f"{path} cannot be read: {error.strerror}") from error
     except journal.UNREADABLE as error:
-        raise _no_document(path, journal.reason(error)) from error
+        raise _no_document(path, journal.why_unreadable(error)) from error
     if absurd := absurdity(document):
         raise _no_document(path, absurd)
     return document

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from ...contract import PRECISIONS
-from ...machine.datasheets import columns
+from ...machine.datasheets import with_datasheets
 from ...records.document import Ceilings, DeviceCeilings
 from ...text import units
 from .spans import plain_lines
@@ -21,7 +21,7 @@ TRANSFERS = {
 
 def ceilings_text(ceilings: Ceilings) -> str:
     """The output of `workbench ceilings`."""
-    named = columns(ceilings)
+    named = with_datasheets(ceilings)
     header = ("", *(device.device for device in named))
     times = (at[:16].replace("T", " ") for at in (ceilings.since, ceilings.measured_at) if at)
     parts = [
@@ -43,7 +43,7 @@ class _Figure(NamedTuple):
 
 def rows(ceilings: Ceilings) -> list[tuple[str, ...]]:
     """A line per figure and a column per device and datasheet, without empty lines."""
-    found = [_figures(device) for device in columns(ceilings)]
+    found = [_figures(device) for device in with_datasheets(ceilings)]
     lines = [(label, *(figures[label].text for figures in found)) for label in found[0]]
     return [line for line in lines if any(cell != "-" for cell in line[1:])]
 
@@ -54,7 +54,7 @@ def bars(ceilings: Ceilings, device: str) -> list[tuple[str, float | None, str]]
     The share (0 to 1) is relative to the largest rate of any device that counts the same; None for
     figures that are not rates.
     """
-    known = {each.device: _figures(each) for each in columns(ceilings)}
+    known = {each.device: _figures(each) for each in with_datasheets(ceilings)}
     sheet, most = known.get(f"{device} datasheet"), dict[str, float]()
     measured = [known[each.device] for each in ceilings.devices]
     for label, figure in (pair for figures in known.values() for pair in figures.items()):
