@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ...records import comparison as records
@@ -61,17 +61,24 @@ def _against(
     ]
     yield Section.of(f"{b} against A: {where}", notes, (), ())
     if one.verdicts:
-        here, there = (_staying(name, 14, names=True) for name in ("A", b))
-        of_verdict: list[str | Column] = ["Verdict", _staying("", 12), here, there]
-        if any(any(verdict.ci95) for verdict in one.verdicts):
-            of_verdict += ["95% in A", f"95% in {b}"]
-        notes = [
-            "AMBIGUOUS: both picks may be as good, a run did not measure both, or the runs asked"
-            " different questions."
-        ]
-        yield Section.of("Verdicts that differ", notes, of_verdict, map(_verdict, one.verdicts))
-    spreads = (each.round_spread for each in (first, run))
-    varied = [units.percent(spread) for spread in spreads if spread is not None]
+        yield _verdicts(one)
+    yield _with_short_names(_cases(one, [first.round_spread, run.round_spread]))
+
+
+def _verdicts(one: records.Versus) -> Section:
+    here, there = (_staying(name, 14, names=True) for name in ("A", one.name))
+    header: list[str | Column] = ["Verdict", _staying("", 12), here, there]
+    if any(any(verdict.ci95) for verdict in one.verdicts):
+        header += ["95% in A", f"95% in {one.name}"]
+    note = (
+        "AMBIGUOUS: both picks may be as good, a run did not measure both, or the runs asked"
+        " different questions."
+    )
+    return Section.of("Verdicts that differ", [note], header, map(_verdict, one.verdicts))
+
+
+def _cases(one: records.Versus, spreads: Sequence[float | None]) -> Section:
+    b, varied = one.name, [units.percent(spread) for spread in spreads if spread is not None]
     notes = [
         f"{b}/A is the time of {b} over that of A. It is unpaired: the runs did not take turns.",
         f"SAME: the whole interval lies within {SAME_WITHIN:.0%}. FASTER, SLOWER: it excludes 1.",
@@ -83,8 +90,8 @@ def _against(
     notes += [f"Only in {n}: {len(ids)}, such as {ids[0]}." for n, ids in only if ids]
     named, ratio = _staying("Case", 24, names=True), _staying(f"{b}/A")
     why = Column("Why", "Why", 3, minimum=18)
-    of_case = ("Result", named, ratio, "99% CI", f"Medians A, {b}", "Rounds", why)
-    yield _with_short_names(Section.of("Cases", notes, of_case, map(_case, one.cases)))
+    header = ("Result", named, ratio, "99% CI", f"Medians A, {b}", "Rounds", why)
+    return Section.of("Cases", notes, header, map(_case, one.cases))
 
 
 def _with_short_names(found: Section) -> Section:
