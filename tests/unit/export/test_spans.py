@@ -67,6 +67,8 @@ def test_texts_are_joined_with_their_tones() -> None:
 def test_facts_hang_below_their_labels() -> None:
     lines = facts_lines([fact("why", "one two three"), fact("", "four")], 12, 5)
     assert [line.plain for line in lines] == ["why  one two", "     three", "four"]
+    wide = facts_lines([fact("出力", "error"), fact("y", "error")], 20, 6)
+    assert [line.plain for line in wide] == ["出力  error", "y     error"]
 
 
 def test_a_table_in_a_file_loses_no_column() -> None:

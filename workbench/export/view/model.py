@@ -24,7 +24,7 @@ from .derived import RunView
 from .details import INDENT, output_text
 from .model_facts import built_text, code_facts, left_out, model_and_inputs, saved_text
 from .ranked import candidate_lines, columns
-from .spans import Fact, Text, fact, facts_lines, heading, listed, warning_fact
+from .spans import Fact, Text, fact, facts_lines, heading, label_width, listed, warning_fact
 from .table import UNLIMITED, Cell, Column, Line, plain_table, table_lines
 from .words import bar
 
@@ -290,8 +290,8 @@ def rest_lines(chosen: Candidate | None, run: RunView, width: int) -> list[Text]
         ("Not tried", [fact(name, why) for name, why in missing.items()]),
     ):
         if facts:
-            label = max(len(each.label) for each in facts) + 2
-            lines += [heading(title, width), *facts_lines(facts, width, label), Text()]
+            found = facts_lines(facts, width, label_width(facts, least=0))
+            lines += [heading(title, width), *found, Text()]
     return lines + (command_lines(verdict.reproduce)[1:] if verdict else [])
 
 

@@ -160,13 +160,14 @@ def facts_lines(facts: Sequence[Fact], width: int, label_width: int = LABEL_WIDT
     lines: list[Text] = []
     for entry in facts:
         indent = label_width if entry.label else 0
-        label = Text.of((entry.label.ljust(indent), entry.label_tone))
+        blank = " " * (indent - cell_len(entry.label))
+        label = Text.of((f"{entry.label}{blank}", entry.label_tone))
         for text in entry.text.wrap(max(10, width - indent)):
             lines.append(Text.of(label, text))
             label = Text.of(" " * indent)
     return lines
 
 
-def label_width(facts: Sequence[Fact]) -> int:
+def label_width(facts: Sequence[Fact], least: int = LABEL_WIDTH) -> int:
     """Cells for the longest label and a gap."""
-    return max([LABEL_WIDTH, *(len(entry.label) + 2 for entry in facts)])
+    return max([least, *(cell_len(entry.label) + 2 for entry in facts)])
