@@ -69,10 +69,13 @@ def summary_text(report: Report, width: int | None = None) -> str:
 
 
 def _results(run: RunView, prose: int, width: int, *, brief: bool) -> Iterator[list[Text]]:
-    """The table of verdicts, then each row and sweep; if `brief`, only those without a verdict."""
+    """The table of verdicts and the largest batches, then each row and sweep; if `brief`, only
+    those without a verdict."""
     report = run.report
     yield _verdicts(run, width)
-    yield _largest_batches(run, prose)
+    for found in report.largest_batches:
+        facts = facts_lines(largest_facts(found), prose, INDENT)
+        yield [heading(run.case_name(found.case), prose), *facts]
     for row in _rows(report):
         raced = any(c.blocks for c in row.candidates) or not (brief or report.largest_batches)
         if raced and not row.plan.point and not (brief and row.verdict):
@@ -98,15 +101,6 @@ def _verdicts(run: RunView, width: int) -> list[Text]:
     gpu = has_gpu(rows)
     lines = [advisor_line(row, run, gpu=gpu) for row in rows]
     return table_lines(advisor_columns(rows, width), lines, width) if rows else []
-
-
-def _largest_batches(run: RunView, width: int) -> list[Text]:
-    """The largest batch of each candidate, and the attempts to find it."""
-    lines: list[Text] = []
-    for found in run.report.largest_batches:
-        lines.append(heading(run.case_name(found.case), width))
-        lines += facts_lines(largest_facts(found), width, INDENT)
-    return lines
 
 
 def _sweep(sweep: Sweep, run: RunView, prose: int, width: int, *, brief: bool) -> list[Text]:
