@@ -1,4 +1,4 @@
-"""A row of a run and its candidates: their states, measurements and names."""
+"""A row of a run and its candidates, with their states and measurements."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +14,6 @@ from ..records.verdict import Verdict
 from ..stats import samples as stats
 from ..stats.objectives import HOUR_S, MEMORY_SPREAD, START_UP_SPREAD
 from ..stats.ratios import Rounds
-from ..text import units
 
 ENERGY = "energy_j"  # the metric of a block with the joules of one step on the CPU
 BY_FIRST_BLOCK = ("far_slower", "slower_precision")  # codes of eliminations without an interval
@@ -22,27 +21,6 @@ CANCELLED = "cancelled"  # status of an interrupted run and of its candidates, a
 WITHOUT_RESULT = ("skipped", "failed", CANCELLED)
 ENDED = ("ok", *WITHOUT_RESULT)
 BARRED = ("error_limit", "limit", "not_counted")  # reasons against a pick, however fast it is
-
-LIBRARIES = {
-    "jax": "JAX",
-    "keras": "Keras",
-    "lightgbm": "LightGBM",
-    "numpy": "NumPy",
-    "onnxruntime": "ONNX Runtime",
-    "openvino": "OpenVINO",
-    "python": "Python",
-    "sklearn": "scikit-learn",
-    "tensorflow": "TensorFlow",
-    "torch": "PyTorch",
-    "xgboost": "XGBoost",
-}
-MODES = {
-    "nhwc": "channels_last",
-    "compile": "torch.compile",
-    "reduce-overhead": "reduce-overhead mode",
-    "graph": "a CUDA graph",
-    "fused": "a fused optimiser",
-}
 
 
 @dataclass
@@ -302,21 +280,6 @@ class Row:
         return self.verdict is not None or (
             self.started and all(candidate.ended for candidate in self.candidates)
         )
-
-
-def in_words(case: Case) -> str:
-    """`ONNX Runtime static INT8, 2 threads`: the candidate without its device."""
-    parts = [LIBRARIES.get(case.backend, case.backend), case.quantization, case.precision.upper()]
-    return ", ".join([" ".join(filter(None, parts)), *settings_in_words(case)])
-
-
-def settings_in_words(case: Case) -> list[str]:
-    """Modes, tuning and threads: `channels_last`, `2 threads`."""
-    parts = [MODES.get(word, word) for word in case.mode_words if word]
-    parts += [f"{name}={value}" for name, value in case.tuning.items()]
-    if case.threads is not None:
-        parts.append(units.counted(case.threads, "thread"))
-    return parts
 
 
 def candidate_name(case: Case | str) -> str:

@@ -11,7 +11,8 @@ from ...advisor.subject import answer
 from ...records.reason import Reason, Warning
 from ...records.verdict import OPEN, CaseCost, ObjectivePick, Verdict
 from ...report import sweeps
-from ...report.candidate import Candidate, Row, candidate_name, in_words
+from ...report.candidate import Candidate, Row, candidate_name
+from ...report.names import in_words
 from ...report.report import Report
 from ...stats.ratios import TOLERANCE, is_tie
 from ...stats.samples import Ratio
