@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
-from workbench.export.view.runs import COLUMNS, MARKED, is_found, run_line, run_lines
+from workbench.export.view.runs import COLUMNS, MARKED, is_found, run_details, run_line
 from workbench.export.view.spans import Text
 from workbench.records.comparison import RunSummary
 from workbench.records.errors import JournalError
@@ -146,7 +146,7 @@ class RunsScreen(ViewScreen):
 
     def _draw_chosen(self) -> None:
         chosen = self._chosen
-        self.write("run-detail", lambda width: run_lines(chosen[1], width) if chosen else [])
+        self.write("run-detail", lambda width: run_details(chosen[1], width) if chosen else [])
 
     def on_input_changed(self, message: Input.Changed) -> None:
         message.prevent_default()  # the search repaints, and the base class would do so again

@@ -87,8 +87,7 @@ class Session(RunView):
     def has_model(self) -> bool:
         """The run is about the user's own model or code."""
         report = self.report
-        examined = report.model is not None or report.code is not None
-        return examined or report.subject_row is not None or self.subject is not None
+        return any((report.subject, report.subject_row, self.subject))
 
     @property
     def going(self) -> bool:

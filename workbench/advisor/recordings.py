@@ -93,7 +93,7 @@ def why(error: Exception) -> str:
     if isinstance(error, OSError):
         return error.strerror or "it cannot be read"
     if isinstance(error, (JournalError, msgspec.MsgspecError)):
-        return journal.reason(error)
+        return journal.why_unreadable(error)
     return "its parts do not fit together"
 
 

@@ -9,8 +9,8 @@ from .ranking import RankedCandidate
 
 def is_refused(report: Report) -> bool:
     """Whether the model could not be read, or the code not be run."""
-    row, is_known = report.subject_row, report.model is not None or report.code is not None
-    return row is not None and not is_known and any(c.reason for c in row.candidates)
+    row = report.subject_row
+    return row is not None and not report.subject and any(c.reason for c in row.candidates)
 
 
 def pick_of(report: Report) -> Candidate | None:
@@ -46,5 +46,5 @@ def answer(row: Row, report: Report) -> list[str]:
 
 def snippet(report: Report) -> str | None:
     """The code to paste; None where there is no advice."""
-    found = report.model or report.code
-    return found.advice.snippet if found is not None and found.advice is not None else None
+    advice = report.subject.advice if report.subject else None
+    return advice.snippet if advice else None

@@ -83,8 +83,8 @@ def detect(python: str | None, as_json: bool) -> None:
         parts = {"machine": found, "software": software, "warnings": warnings}
         echo_json({**head("detect"), **parts})
         return
-    from ..export.text import machine_text
     from ..export.view.events import warning_text
+    from ..export.view.machine import machine_text
     from ..text.output import terminal_width
 
     click.echo(machine_text(found, software, terminal_width()))
@@ -232,7 +232,7 @@ def list_(file: str | None, backends: bool, as_json: bool) -> None:
     if backends:
         show_backends(as_json=as_json)
         return
-    from ..export.text import catalogue_text
+    from ..export.catalogue import catalogue_text
     from ..planning import scenarios
     from ..text.output import terminal_width
 

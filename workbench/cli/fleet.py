@@ -120,7 +120,7 @@ def collect(folder: str) -> None:
     except OSError as error:
         raise UsageError(f"{folder}/{COLLECTED} cannot be written: {error.strerror}") from None
     for warning in found.warnings:
-        say(f"warning: {warning.message}; {warning.remedy}")
+        say(f"warning: {warning.one_line}")
     put([summary(found)])
     sys.exit(OK if is_complete(found) else FAILED)
 

@@ -144,7 +144,7 @@ def resume(run: str, control: bool, **options: bool) -> None:
         raise UsageError("resume takes the id of a kept run, not a file; workbench runs lists them")
     old = run_files.open_run(run)
     run_id = old.report.started.id if old.report.started else run
-    if history.is_being_written(journal.runs_folder() / f"{run_id}.jsonl"):
+    if history.is_being_written(journal.path_of(run_id)):
         raise UsageError(f"run {run_id} is still under way")
     cut, display = cut_run.CutRun.of(old, __version__), chosen_format(options)
     if not cut.budget_s:

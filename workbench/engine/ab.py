@@ -69,7 +69,7 @@ class ABRun:
         if isinstance(event, ev.HardwareDetected):
             self._report.apply(event)
         elif isinstance(event, ev.WarningRaised):
-            say(f"warning: {event.warning.message}; {event.warning.remedy}")
+            say(f"warning: {event.warning.one_line}")
 
     @property
     def _left_s(self) -> float:

@@ -3,7 +3,7 @@
 from ..pool.control import NEVER, SECOND, Cancelled, Control
 from ..records import events as ev
 from ..records.reason import Warning
-from ..report.journal import Journal, no_journal, runs_folder
+from ..report.journal import Journal, no_journal, path_of
 from ..report.report import Report
 from .context import Listener
 
@@ -42,7 +42,7 @@ class EventStream:
         """Append to the journal, which RunStarted opens; without one the run goes on."""
         if isinstance(event, ev.RunStarted):
             try:
-                self._journal = Journal(runs_folder() / f"{event.id}.jsonl")
+                self._journal = Journal(path_of(event.id))
             except OSError as error:
                 return no_journal("is not kept", error.filename, error)
         if self._journal is None:

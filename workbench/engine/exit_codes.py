@@ -58,6 +58,5 @@ def _is_unwritten(request: Request, report: Report) -> bool:
         return True
     if request.question is None or request.question.save_best is None:
         return False
-    found = report.model or report.code
-    advice = found.advice if found is not None else None
+    advice = report.subject.advice if report.subject else None
     return advice is None or advice.saved is None or advice.saved.reason is not None

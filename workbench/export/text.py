@@ -1,13 +1,10 @@
-"""Plain text: a run, its summary, its use of time, the machine, and the catalogue."""
+"""Plain text: a run, its summary, and its use of time."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from ..advisor.subject import is_refused, recommendation
-from ..contract import Parameter, Workload, WorkloadError
-from ..planning.scenario import Scenario
 from ..records.document import PHASES, Sweep
-from ..records.machine import Machine, Software
 from ..report import history, journal
 from ..report.candidate import Row
 from ..report.cut_run import refusal, resumable
@@ -17,20 +14,9 @@ from .view.answers import notes, result_lines
 from .view.curves import findings, rate_table, sweep_title
 from .view.derived import RunView
 from .view.details import INDENT, largest_facts, trace_facts
-from .view.machine import accelerator_sections, processor_sections, warnings
+from .view.machine import warnings
 from .view.model import model_lines
-from .view.section import section_text
-from .view.spans import (
-    PROSE,
-    Fact,
-    Text,
-    fact,
-    facts_lines,
-    heading,
-    label_width,
-    listed,
-    plain_lines,
-)
+from .view.spans import PROSE, Fact, Text, fact, facts_lines, heading, plain_lines
 from .view.table import UNLIMITED, plain_table, table_lines
 from .view.tables import advisor_columns, advisor_line, has_gpu
 
@@ -57,8 +43,7 @@ def _breaking_off(report: Report) -> list[Fact]:
         return []
     run, text = report.started.id, "the run was cut short"
     if journal.is_kept(run):
-        is_going = history.is_being_written(journal.runs_folder() / f"{run}.jsonl")
-        if is_going:
+        if history.is_being_written(journal.path_of(run)):
             text = "the run is still under way"
         elif known := resumable(report):
             text = f"{text}; `workbench resume {known}` measures the rest"
@@ -84,10 +69,13 @@ def summary_text(report: Report, width: int | None = None) -> str:
 
 
 def _results(run: RunView, prose: int, width: int, *, brief: bool) -> Iterator[list[Text]]:
-    """The table of verdicts, then each row and sweep; if `brief`, only those without a verdict."""
+    """The table of verdicts and the largest batches, then each row and sweep; if `brief`, only
+    those without a verdict."""
     report = run.report
     yield _verdicts(run, width)
-    yield _largest_batches(run, prose)
+    for found in report.largest_batches:
+        facts = facts_lines(largest_facts(found), prose, INDENT)
+        yield [heading(run.case_name(found.case), prose), *facts]
     for row in _rows(report):
         raced = any(c.blocks for c in row.candidates) or not (brief or report.largest_batches)
         if raced and not row.plan.point and not (brief and row.verdict):
@@ -103,7 +91,7 @@ def _joined(parts: Sequence[Sequence[Text]]) -> str:
 
 def _rows(report: Report) -> list[Row]:
     """All rows except those of the user's model or code."""
-    known = report.model is not None or report.code is not None or is_refused(report)
+    known = report.subject or is_refused(report)
     subject = [row.plan.scenario for row in report.subject_rows] if known else []
     return [row for name, row in report.rows.items() if name not in subject]
 
@@ -115,15 +103,6 @@ def _verdicts(run: RunView, width: int) -> list[Text]:
     return table_lines(advisor_columns(rows, width), lines, width) if rows else []
 
 
-def _largest_batches(run: RunView, width: int) -> list[Text]:
-    """The largest batch of each candidate, and the attempts to find it."""
-    lines: list[Text] = []
-    for found in run.report.largest_batches:
-        lines.append(heading(run.case_name(found.case), width))
-        lines += facts_lines(largest_facts(found), width, INDENT)
-    return lines
-
-
 def _sweep(sweep: Sweep, run: RunView, prose: int, width: int, *, brief: bool) -> list[Text]:
     """The rates and findings of a sweep and, unless `brief`, the remarks on its candidates."""
     rows = [r for r in run.report.rows.values() if r.sweep == (sweep.scenario or sweep.workload)]
@@ -133,43 +112,6 @@ def _sweep(sweep: Sweep, run: RunView, prose: int, width: int, *, brief: bool) -
         *table_lines(*rate_table(sweep), width),
         *facts_lines(facts, prose, INDENT),
     ]
-
-
-def machine_text(machine: Machine, software: Software, width: int | None = None) -> str:
-    """The output of `workbench detect`."""
-    sections = [
-        *processor_sections(machine, software, None),
-        *accelerator_sections(machine, software, None),
-    ]
-    return section_text(sections, width)
-
-
-def catalogue_text(
-    workloads: Mapping[str, Workload],
-    broken: Mapping[str, WorkloadError],
-    scenarios: Mapping[str, Scenario],
-    width: int | None = None,
-) -> str:
-    """The output of `workbench list`, for a terminal of `width` cells or for a file."""
-    facts = [fact("", "Scenarios (workbench advise NAME; those on request by name or with --all)")]
-    for row in scenarios.values():
-        usual = [f"usual advice: {row.textbook.upper()}"] if row.textbook else []
-        also = ", ".join([row.workload, *usual, *["on request"] * row.on_request])
-        facts.append(fact(row.id, f"{row.question} ({also})"))
-    facts.append(fact("", "\nWorkloads (workbench run NAME --set name=value)"))
-    for workload in workloads.values():
-        texts = [workload.teaches, *map(_parameter, workload.parameters)]
-        if workload.default_batch is not None:
-            texts.append(f"--batch: default {workload.default_batch}")
-        facts += listed(workload.name, texts)
-    facts += [fact(name, f"cannot be used: {error}") for name, error in broken.items()]
-    return plain_lines(facts_lines(facts, width or PROSE, label_width(facts)))
-
-
-def _parameter(parameter: Parameter) -> str:
-    unit = f" {parameter.unit}" if parameter.unit else ""
-    allowed = ", ".join(parameter.choices) or parameter.range_text()
-    return f"{parameter.name}={parameter.default}{unit}: {parameter.help} ({allowed})"
 
 
 def where_lines(report: Report) -> list[str]:

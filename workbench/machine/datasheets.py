@@ -39,7 +39,7 @@ def load() -> dict[str, Datasheet]:
     return {name: sheet for sheet in file.device for name in sheet.names}
 
 
-def columns(ceilings: Ceilings) -> list[DeviceCeilings]:
+def with_datasheets(ceilings: Ceilings) -> list[DeviceCeilings]:
     """The measured devices, each followed by its datasheet if there is one."""
     devices: list[DeviceCeilings] = []
     for device in ceilings.devices:

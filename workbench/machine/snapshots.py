@@ -51,9 +51,8 @@ def snapshots(
                 silent_s += step_s
                 for sample in sampler.drain() if sampler else ():  # a full pipe would block it
                     gap, patience_s, silent_s = sample.reason, 0.0, 0.0
-                    readings |= {r.index: r for r in as_detected(sample.gpus, machine.gpus)}
-                    if gap is not None:
-                        readings = {}
+                    now = {r.index: r for r in as_detected(sample.gpus, machine.gpus)}
+                    readings = readings | now if gap is None else {}
                 if readings and silent_s > OLD_S:
                     readings, gap = {}, silence(machine.vendor, silent_s)
             stamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -32,3 +32,8 @@ class Warning(msgspec.Struct, frozen=True):
     message: str
     remedy: str
     subject: str | None = None  # case id, scenario id or GPU uuid; None for the whole run
+
+    @property
+    def one_line(self) -> str:
+        """The message with the remedy."""
+        return f"{self.message}; {self.remedy}"

@@ -1,4 +1,4 @@
-"""A row of a run and its candidates: their states, measurements and names."""
+"""A row of a run and its candidates, with their states and measurements."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -7,14 +7,13 @@ from typing import Any
 
 from .. import catalog
 from ..contract import Accuracy, Case, Work, kind_of
-from ..records.document import OperatorShare, SetupTimes, Telemetry, WarmUp
+from ..records.document import Measurement, OperatorShare, SetupTimes, Telemetry, WarmUp
 from ..records.events import BlockMeasured, RacePlanned
 from ..records.reason import Reason
 from ..records.verdict import Verdict
 from ..stats import samples as stats
 from ..stats.objectives import HOUR_S, MEMORY_SPREAD, START_UP_SPREAD
 from ..stats.ratios import Rounds
-from ..text import units
 
 ENERGY = "energy_j"  # the metric of a block with the joules of one step on the CPU
 BY_FIRST_BLOCK = ("far_slower", "slower_precision")  # codes of eliminations without an interval
@@ -22,32 +21,6 @@ CANCELLED = "cancelled"  # status of an interrupted run and of its candidates, a
 WITHOUT_RESULT = ("skipped", "failed", CANCELLED)
 ENDED = ("ok", *WITHOUT_RESULT)
 BARRED = ("error_limit", "limit", "not_counted")  # reasons against a pick, however fast it is
-# Fields that a candidate and its measurement have in common.
-SHARED = (
-    *("case", "reason", "work", "setup", "accuracy", "warmup", "iterations_per_sample"),
-    *("call_overhead_s", "memory_peak_bytes", "telemetry", "operators", "unprofiled"),
-)
-
-LIBRARIES = {
-    "jax": "JAX",
-    "keras": "Keras",
-    "lightgbm": "LightGBM",
-    "numpy": "NumPy",
-    "onnxruntime": "ONNX Runtime",
-    "openvino": "OpenVINO",
-    "python": "Python",
-    "sklearn": "scikit-learn",
-    "tensorflow": "TensorFlow",
-    "torch": "PyTorch",
-    "xgboost": "XGBoost",
-}
-MODES = {
-    "nhwc": "channels_last",
-    "compile": "torch.compile",
-    "reduce-overhead": "reduce-overhead mode",
-    "graph": "a CUDA graph",
-    "fused": "a fused optimiser",
-}
 
 
 @dataclass
@@ -244,6 +217,11 @@ class Candidate:
         return dict(zip((block.round for block in self.blocks), self.medians_s, strict=True))
 
 
+# Fields that a candidate and its measurement have in common.
+SHARED = {*Candidate.__dataclass_fields__} & {*Measurement.__struct_fields__}
+SHARED -= {"blocks", "scenario"}
+
+
 def price_of(device: str, prices: Mapping[str, float], gpus: int) -> float | None:
     """The price of `device` per hour, or of its kind; None if neither is given.
 
@@ -302,21 +280,6 @@ class Row:
         return self.verdict is not None or (
             self.started and all(candidate.ended for candidate in self.candidates)
         )
-
-
-def in_words(case: Case) -> str:
-    """`ONNX Runtime static INT8, 2 threads`: the candidate without its device."""
-    parts = [LIBRARIES.get(case.backend, case.backend), case.quantization, case.precision.upper()]
-    return ", ".join([" ".join(filter(None, parts)), *settings_in_words(case)])
-
-
-def settings_in_words(case: Case) -> list[str]:
-    """Modes, tuning and threads: `channels_last`, `2 threads`."""
-    parts = [MODES.get(word, word) for word in case.mode_words if word]
-    parts += [f"{name}={value}" for name, value in case.tuning.items()]
-    if case.threads is not None:
-        parts.append(units.counted(case.threads, "thread"))
-    return parts
 
 
 def candidate_name(case: Case | str) -> str:

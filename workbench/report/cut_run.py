@@ -91,7 +91,7 @@ def resumable(report: Report) -> str | None:
 def refusal(report: Report) -> str | None:
     """Why a run that was cut short has to start over; None if it can be resumed."""
     words = _words(report)
-    if report.model or report.code or ONLY_WHOLE & set(words):
+    if report.subject or ONLY_WHOLE & set(words):
         return "a model, your own code, --trace and --crossover need a whole run"
     if words[1:2] == ["ceilings"]:
         return "ceilings need a whole run"

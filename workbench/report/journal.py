@@ -34,6 +34,11 @@ def runs_folder() -> Path:
     return platformdirs.user_state_path("workbench", appauthor=False) / "runs"
 
 
+def path_of(run_id: str) -> Path:
+    """The journal of a run, which need not exist."""
+    return runs_folder() / f"{run_id}.jsonl"
+
+
 def can_be_written(folder: Path) -> bool:
     """Whether files can be written into a folder, which need not exist yet."""
     there = next(place for place in (folder, *folder.parents) if os.access(place, os.F_OK))
@@ -47,7 +52,7 @@ def new_run_id() -> str:
 
 def is_kept(run_id: str) -> bool:
     """Whether the run has a journal that `workbench open` finds."""
-    return os.path.isfile(runs_folder() / f"{run_id}.jsonl")  # noqa: PTH113 - no error if locked
+    return os.path.isfile(path_of(run_id))  # noqa: PTH113 - no error if locked
 
 
 def no_journal(outcome: str, path: object, error: OSError) -> Warning:
@@ -127,7 +132,7 @@ def read(path: Path, only: Collection[str] = ()) -> list[ev.AnyEvent]:
 
 
 def _damaged(number: int, error: Exception, at_s: float) -> ev.WarningRaised:
-    problem = f"line {number} of the journal is damaged: {shown(reason(error))}"
+    problem = f"line {number} of the journal is damaged: {shown(why_unreadable(error))}"
     remedy = "the run is shown up to that line"
     return ev.WarningRaised(at_s=at_s, warning=Warning("damaged_journal", problem, remedy))
 
@@ -144,7 +149,7 @@ def _packed(block: ev.BlockMeasured, names: dict[str, str]) -> ev.BlockMeasured:
     )
 
 
-def reason(error: Exception) -> str:
+def why_unreadable(error: Exception) -> str:
     """Why JSON could not be decoded, in words."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply"

@@ -1,9 +1,31 @@
-"""Names of machines and devices."""
+"""Names of machines, devices and candidates in words."""
 
 from collections import Counter
 
+from ..contract import Case
 from ..records.machine import Gpu, Machine
 from ..text import units
+
+LIBRARIES = {
+    "jax": "JAX",
+    "keras": "Keras",
+    "lightgbm": "LightGBM",
+    "numpy": "NumPy",
+    "onnxruntime": "ONNX Runtime",
+    "openvino": "OpenVINO",
+    "python": "Python",
+    "sklearn": "scikit-learn",
+    "tensorflow": "TensorFlow",
+    "torch": "PyTorch",
+    "xgboost": "XGBoost",
+}
+MODES = {
+    "nhwc": "channels_last",
+    "compile": "torch.compile",
+    "reduce-overhead": "reduce-overhead mode",
+    "graph": "a CUDA graph",
+    "fused": "a fused optimiser",
+}
 
 
 def machine_name(machine: Machine, *, brief: bool = False) -> str:
@@ -48,3 +70,18 @@ def gpu_line(gpu: Gpu) -> str:
     memory = f" {units.size(gpu.memory_total_bytes)}" if gpu.memory_total_bytes else ""
     hidden = "" if gpu.visible else " (hidden from CUDA)"
     return f"{gpu.name or 'unknown GPU'}{memory}{hidden}"
+
+
+def in_words(case: Case) -> str:
+    """`ONNX Runtime static INT8, 2 threads`: the candidate without its device."""
+    parts = [LIBRARIES.get(case.backend, case.backend), case.quantization, case.precision.upper()]
+    return ", ".join([" ".join(filter(None, parts)), *settings_in_words(case)])
+
+
+def settings_in_words(case: Case) -> list[str]:
+    """Modes, tuning and threads: `channels_last`, `2 threads`."""
+    parts = [MODES.get(word, word) for word in case.mode_words if word]
+    parts += [f"{name}={value}" for name, value in case.tuning.items()]
+    if case.threads is not None:
+        parts.append(units.counted(case.threads, "thread"))
+    return parts

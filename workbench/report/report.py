@@ -17,7 +17,7 @@ from ..contract import Case, Work
 from ..records import document as doc, events as ev
 from ..records.code import CodeReport
 from ..records.machine import GpuReading, HostReading, Machine, Software
-from ..records.model import ModelReport
+from ..records.model import Explanation, ModelReport
 from ..records.reason import Reason, Warning
 from ..records.verdict import Verdict
 from .candidate import Candidate, Row, price_of
@@ -234,6 +234,20 @@ class Report:
     @property
     def subject_row(self) -> Row | None:
         return next(iter(self.subject_rows), None)
+
+    @property
+    def subject_verdict(self) -> Verdict | None:
+        return self.subject_row.verdict if self.subject_row else None
+
+    @property
+    def subject(self) -> ModelReport | CodeReport | None:
+        """All results about the user's model or code; None before it is read and in other runs."""
+        return self.model or self.code
+
+    @property
+    def explained(self) -> dict[str, Explanation]:
+        """Why candidates of the user's model won or lost, by the ids of their cases."""
+        return self.model.explained if self.model else {}
 
     @property
     def has_results(self) -> bool:

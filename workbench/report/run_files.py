@@ -63,7 +63,7 @@ def _first_readable(ids: Iterable[str]) -> OpenedRun:
     problem: JournalError | None = None
     for run_id in ids:
         try:
-            opened = read_journal(journal.runs_folder() / f"{run_id}.jsonl")
+            opened = read_journal(journal.path_of(run_id))
         except JournalError as error:
             problem = problem or error
             continue
@@ -86,7 +86,7 @@ def read_journal(path: Path) -> OpenedRun:
     try:
         report = Report() if flaw else Report.of(events)
         largest = (found.case for found in report.largest_batches)
-        for case in (*(report.model.explained if report.model else ()), *largest):
+        for case in (*report.explained, *largest):
             _ = report.candidates[case]
     except LookupError:
         flaw = "an event names a candidate or a row that was never announced"
@@ -140,7 +140,7 @@ def decode_document(path: Path) -> Document:
     except OSError as error:
         raise JournalError(f"{path} cannot be read: {error.strerror}") from error
     except journal.UNREADABLE as error:
-        raise _no_document(path, journal.reason(error)) from error
+        raise _no_document(path, journal.why_unreadable(error)) from error
     if absurd := absurdity(document):
         raise _no_document(path, absurd)
     return document

@@ -1,1 +1,1 @@
-"""Words and numbers as people read them, and files as they are read and written."""
+"""Numbers and words as people read them, text of others made safe, and a user's TOML."""

@@ -57,6 +57,11 @@ def _scaled(value: float, scales: Sequence[tuple[float, str]], like: float | Non
     return f"{significant(value / scale)} {unit}"
 
 
+def count(number: int) -> str:
+    """`3.01 M`, `496 M`, `812`."""
+    return _scaled(number, _PREFIXES) if number >= 1000 else str(number)
+
+
 def clock(seconds: float) -> str:
     """Whole seconds for progress: `7 s`, `58 s`, `2 min 05 s`."""
     whole = max(0, round(seconds))

@@ -17,10 +17,11 @@ import scenes
 import simulated_lab
 
 from workbench.advisor.compare import RunSide, compared
-from workbench.export.text import machine_text, run_text, summary_text
+from workbench.export.text import run_text, summary_text
 from workbench.export.view.ceilings import ceilings_text
 from workbench.export.view.comparison import sections
 from workbench.export.view.events import log_line
+from workbench.export.view.machine import machine_text
 from workbench.export.view.section import section_text
 from workbench.records import events as ev
 from workbench.records.comparison import RunComparison

@@ -4,7 +4,6 @@ from hypothesis import given, strategies as st
 
 from workbench.export.view.spans import (
     Text,
-    cells_of,
     fact,
     facts_lines,
     join,
@@ -53,8 +52,9 @@ def test_words_are_broken_only_where_they_are_wider_than_the_line() -> None:
 
 
 def test_wide_characters_take_two_cells_and_combining_ones_none() -> None:
-    assert cells_of("日本") == 4
-    assert cells_of("e\u0301") == 1
+    assert Text.of("日本").cell_length == 4
+    assert Text.of("e\u0301").cell_length == 1
+    assert Text.of("น้ำ ที่").cell_length == 4, "vowels and tones stand above a letter"
     assert Text.of("日本").truncate(3).plain == "日…"
 
 
@@ -67,6 +67,8 @@ def test_texts_are_joined_with_their_tones() -> None:
 def test_facts_hang_below_their_labels() -> None:
     lines = facts_lines([fact("why", "one two three"), fact("", "four")], 12, 5)
     assert [line.plain for line in lines] == ["why  one two", "     three", "four"]
+    wide = facts_lines([fact("出力", "error"), fact("y", "error")], 20, 6)
+    assert [line.plain for line in wide] == ["出力  error", "y     error"]
 
 
 def test_a_table_in_a_file_loses_no_column() -> None:

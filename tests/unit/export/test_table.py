@@ -2,7 +2,7 @@
 
 import pytest
 
-from workbench.export.view.runs import COLUMNS, run_line, run_lines
+from workbench.export.view.runs import COLUMNS, run_details, run_line
 from workbench.export.view.spans import Text
 from workbench.export.view.table import Column, Line, fit, table_lines
 from workbench.records.comparison import RunSummary
@@ -46,7 +46,7 @@ def test_only_a_run_that_was_asked_is_unanswered(command: str, word: str) -> Non
 
 def test_a_device_has_the_name_that_it_has_elsewhere() -> None:
     run = RunSummary("a", "done", answers={"training": "gpu", "forest": "cpu torch fp32 t2"})
-    shown = [line.plain for line in run_lines(run, 80)]
+    shown = [line.plain for line in run_details(run, 80)]
     assert any("training: GPU" in line for line in shown)
     assert any("forest: cpu torch fp32 t2" in line for line in shown)
 

@@ -7,16 +7,17 @@ from msgspec.structs import replace
 
 from workbench import catalog
 from workbench.advisor.verdict import decide
-from workbench.export.text import catalogue_text, machine_text, run_text
+from workbench.export.catalogue import catalogue_text
+from workbench.export.text import run_text
 from workbench.export.view.derived import RunView
 from workbench.export.view.events import log_line
-from workbench.export.view.machine import warnings
+from workbench.export.view.machine import machine_text, warnings
 from workbench.export.view.tables import pending_texts
 from workbench.export.view.words import pick_texts, state_texts
 from workbench.planning import scenarios
 from workbench.planning.scenario import Scenario
 from workbench.records import events as ev
-from workbench.records.machine import Package
+from workbench.records.machine import Gpu, Package
 from workbench.records.reason import Reason, Warning
 from workbench.report.journal import Journal, runs_folder
 from workbench.report.report import Report
@@ -167,6 +168,13 @@ def test_many_gpus_share_a_table_and_the_facts_that_are_equal() -> None:
     assert shown.count("  1.20 of 140 GiB  118 W  34 C") == 8
     assert shown.count("PCIe ") == 1
     assert shown.count("ECC on") == 7 and shown.count("ECC off") == 1
+
+
+def test_a_table_of_gpus_that_cannot_be_read_has_no_shares_of_an_unknown_size() -> None:
+    machine, software = machines.eight_gpus()
+    machine.gpus[:] = [Gpu(n, f"cuda:{n}", None, None, None) for n in range(3)]
+    shown = machine_text(machine, software)
+    assert shown.count("n/a  ") >= 3 and "n/a of" not in shown
 
 
 def test_the_stack_says_where_it_breaks() -> None:

@@ -6,9 +6,8 @@ from msgspec.structs import replace
 
 from workbench.contract import Case
 from workbench.export.view.machine import gpu_title
-from workbench.report.candidate import in_words
 from workbench.report.measurements import measurement_warnings
-from workbench.report.names import gpu_text, machine_name
+from workbench.report.names import gpu_text, in_words, machine_name
 
 
 @pytest.mark.parametrize(

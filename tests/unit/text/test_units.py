@@ -93,6 +93,13 @@ def test_sizes_are_binary(count: float | None, shown: str) -> None:
     assert units.size(count) == shown
 
 
+@pytest.mark.parametrize(
+    ("number", "shown"), [(812, "812"), (3_012_345, "3.01 M"), (999_600, "1.00 M")]
+)
+def test_counts_round_up_into_the_next_prefix(number: int, shown: str) -> None:
+    assert units.count(number) == shown
+
+
 def test_figures_below_a_thousandth_have_an_exponent() -> None:
     assert [units.figure(v) for v in (0.0, 0.97, 0.05, 1.23e-6, 1e-5)] == [
         "0",

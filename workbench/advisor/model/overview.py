@@ -171,21 +171,20 @@ def _refuted(pick: Candidate, row: Row, facts: ModelFacts) -> Iterator[str]:
 def compared(report: Report, case: str | None = None) -> Explanation | None:
     """The explanation with operators to compare: of `case`, else of the pick, else of the best
     other variant; None where no two were profiled."""
-    row = report.subject_row
+    verdict = report.subject_verdict
     known = {
         each.case: each
-        for each in (report.model.explained.values() if report.model else ())
+        for each in report.explained.values()
         if any(o.fp32_s for o in each.operators) and any(o.int8_s for o in each.operators)
     }
-    order = [case, row.verdict.pick if row and row.verdict else None]
+    order = [case, verdict.pick if verdict else None]
     order += [entry.candidate.case.id for entry in ranked_candidates(report)]
     return next((known[each] for each in order if each in known), None)
 
 
 def unprofiled(report: Report) -> str | None:
     """Why there are no operators to compare."""
-    explained = report.model.explained if report.model else {}
-    for case in explained if compared(report) is None else ():
+    for case in report.explained if compared(report) is None else ():
         candidate = report.candidates[case]
         if not candidate.operators:
             why = f": {candidate.unprofiled.message}" if candidate.unprofiled else ""

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from ...contract import WAITING_FRACTION, Case
 from ...records.code import CodeReport
-from ...report.candidate import LIBRARIES, Candidate, Row, candidate_name, settings_in_words
+from ...report.candidate import Candidate, Row, candidate_name
 from ...report.measurements import metrics_of
+from ...report.names import LIBRARIES, settings_in_words
 from ...report.report import Report
 from ...stats import ratios
 from ...text import units
@@ -87,7 +88,7 @@ def gap_sentences(report: Report, rows: Sequence[Row]) -> list[str]:
     for row in rows:
         where = "" if row is rows[0] else f"At batch {row.candidates[0].case.batch} "
         for gap in report.gaps(row):
-            found.setdefault(f"{gap.message}; {gap.remedy}.", where)
+            found.setdefault(f"{gap.one_line}.", where)
     texts = (f"{where}{text}" for text, where in found.items())
     return [text[0].upper() + text[1:] for text in texts]
 

@@ -11,7 +11,8 @@ from ...advisor.subject import answer
 from ...records.reason import Reason, Warning
 from ...records.verdict import OPEN, CaseCost, ObjectivePick, Verdict
 from ...report import sweeps
-from ...report.candidate import Candidate, Row, candidate_name, in_words
+from ...report.candidate import Candidate, Row, candidate_name
+from ...report.names import in_words
 from ...report.report import Report
 from ...stats.ratios import TOLERANCE, is_tie
 from ...stats.samples import Ratio
@@ -142,7 +143,7 @@ def answer_facts(row: Row, run: RunView) -> list[Fact]:
         words = "" if said or has_equal(verdict) else f"  ({in_words(pick.case)})"
         facts.append(Fact("pick", Text.of(pick_texts(verdict, run)[0], (words, "dim"))))
     facts += [*listed("why", verdict.reasons[1:]), *advice_facts(verdict)]
-    facts += [warning_fact(w.message, w.remedy) for w in answer_warnings(verdict)]
+    facts += [warning_fact(w.one_line) for w in answer_warnings(verdict)]
     return facts + ([fact("next", verdict.next_best)] if verdict.next_best else [])
 
 
@@ -165,8 +166,7 @@ def notes(rows: Sequence[Row], run: RunView) -> list[Fact]:
     for row in sorted(rows, key=lambda row: order.index(row.plan.scenario)):
         place = place_text(row.plan.point)
         for warning in run.report.disturbances(row) if row.verdict is None else ():
-            text = f"{warning.message}; {warning.remedy}"
-            found.setdefault(("! warning", text), {})[place] = None
+            found.setdefault(("! warning", warning.one_line), {})[place] = None
         for candidate in row.candidates:
             name = run.case_name(candidate.case.id)
             for label, text in _remarks(candidate, row, run):

@@ -1,7 +1,9 @@
 """The ceilings of a machine: a table with a column for each device."""
 
+from typing import NamedTuple
+
 from ...contract import PRECISIONS
-from ...machine.datasheets import columns
+from ...machine.datasheets import with_datasheets
 from ...records.document import Ceilings, DeviceCeilings
 from ...text import units
 from .spans import plain_lines
@@ -19,7 +21,7 @@ TRANSFERS = {
 
 def ceilings_text(ceilings: Ceilings) -> str:
     """The output of `workbench ceilings`."""
-    named = columns(ceilings)
+    named = with_datasheets(ceilings)
     header = ("", *(device.device for device in named))
     times = (at[:16].replace("T", " ") for at in (ceilings.since, ceilings.measured_at) if at)
     parts = [
@@ -31,65 +33,62 @@ def ceilings_text(ceilings: Ceilings) -> str:
     return "\n\n".join([*parts, missing] if missing else parts)
 
 
+class _Figure(NamedTuple):
+    """A figure as text and, if it is a rate, its value and what it counts: operations or bytes."""
+
+    text: str
+    rate: float = 0.0
+    counts: str = ""
+
+
 def rows(ceilings: Ceilings) -> list[tuple[str, ...]]:
     """A line per figure and a column per device and datasheet, without empty lines."""
-    found = [_figures(device) for device in columns(ceilings)]
-    lines = [(label, *(figures[label] for figures in found)) for label in found[0]]
+    found = [_figures(device) for device in with_datasheets(ceilings)]
+    lines = [(label, *(figures[label].text for figures in found)) for label in found[0]]
     return [line for line in lines if any(cell != "-" for cell in line[1:])]
 
 
 def bars(ceilings: Ceilings, device: str) -> list[tuple[str, float | None, str]]:
     """Label, share and text of each ceiling of `device` and of its datasheet.
 
-    The share (0 to 1) is relative to the largest rate of any device in the same unit; None for
+    The share (0 to 1) is relative to the largest rate of any device that counts the same; None for
     figures that are not rates.
     """
-    known = {each.device: each for each in columns(ceilings)}
+    known = {each.device: _figures(each) for each in with_datasheets(ceilings)}
     sheet, most = known.get(f"{device} datasheet"), dict[str, float]()
-    measured = {k for each in ceilings.devices for k, (value, _) in _rates(each).items() if value}
-    for label, (value, unit) in (rate for each in known.values() for rate in _rates(each).items()):
-        if label in measured:
-            most[_kind(unit)] = max(most.get(_kind(unit), 0.0), value or 0.0)
-
-    def drawn(name: str, of: DeviceCeilings, label: str) -> tuple[str, float | None, str]:
-        value, unit = _rates(of).get(label, (None, ""))
-        return name, value and value / most[_kind(unit)], _figures(of)[label]
-
-    found = []
-    for label, text in _figures(known[device]).items():
-        if text != "-" and label not in ("name", "threads"):
-            found.append(drawn(label, known[device], label))
-            found += [drawn("  datasheet", sheet, label)] if sheet else []
-    return [each for each in found if each[2] != "-"]
+    measured = [known[each.device] for each in ceilings.devices]
+    for label, figure in (pair for figures in known.values() for pair in figures.items()):
+        if any(figures[label].rate for figures in measured):
+            most[figure.counts] = max(most.get(figure.counts, 0.0), figure.rate)
+    found: list[tuple[str, _Figure]] = []
+    for label, figure in known[device].items():
+        if figure.text != "-" and label not in ("name", "threads"):
+            found += [(label, figure), *([("  datasheet", sheet[label])] if sheet else [])]
+    return [
+        (label, rate / most[counts] if rate else None, text)
+        for label, (text, rate, counts) in found
+        if text != "-"
+    ]
 
 
-def _kind(unit: str) -> str:
-    return unit.removeprefix("FL")
-
-
-def _rates(device: DeviceCeilings) -> dict[str, tuple[float | None, str]]:
-    """Each rate of one device with its unit, by its label."""
-    rates: dict[str, tuple[float | None, str]] = {}
+def _figures(device: DeviceCeilings) -> dict[str, _Figure]:
+    """Each figure of one device by its label."""
+    found = {"name": _Figure(device.name or "-"), "threads": _Figure(str(device.threads or "-"))}
     for precision in PRECISIONS:
         unit, name = units.per_s(precision), precision.upper()
-        rates[name] = device.peak_ops_per_s.get(precision), unit
-        rates[f"{name} sustained, 5 s"] = device.sustained_ops_per_s.get(precision), unit
-    rates |= {f"memory, {kernel}": (device.memory.get(kernel), "B/s") for kernel in KERNELS}
-    rates["last-level cache"] = device.cache_bytes_per_s, "B/s"
+        found[name] = _rate(device.peak_ops_per_s.get(precision), unit)
+        found[f"{name} sustained, 5 s"] = _rate(device.sustained_ops_per_s.get(precision), unit)
+    found |= {f"memory, {kernel}": _rate(device.memory.get(kernel)) for kernel in KERNELS}
+    found["last-level cache"] = _rate(device.cache_bytes_per_s)
     ways = device.transfer_bytes_per_s
-    return rates | {label: (ways.get(way), "B/s") for way, label in TRANSFERS.items()}
-
-
-def _figures(device: DeviceCeilings) -> dict[str, str]:
-    """Each figure of one device by its label."""
-    rates = _rates(device)
-    waits = {"launch": device.launch_s, "step and wait": device.step_latency_s}
+    found |= {label: _rate(ways.get(way)) for way, label in TRANSFERS.items()}
+    for label, seconds in (("launch", device.launch_s), ("step and wait", device.step_latency_s)):
+        found[label] = _Figure(units.duration(seconds) if seconds else "-")
     peak, bandwidth = device.peak_ops_per_s.get("fp32"), device.memory_bytes_per_s
     ridge = f"{units.significant(peak / bandwidth)} FLOP/byte" if peak and bandwidth else "-"
-    return {
-        "name": device.name or "-",
-        "threads": str(device.threads or "-"),
-        **{label: units.rate(v, unit) if v else "-" for label, (v, unit) in rates.items()},
-        **{label: units.duration(s) if s else "-" for label, s in waits.items()},
-        "ridge point": ridge,
-    }
+    return {**found, "ridge point": _Figure(ridge)}
+
+
+def _rate(value: float | None, unit: str = "B/s") -> _Figure:
+    text = units.rate(value, unit) if value else "-"
+    return _Figure(text, value or 0.0, unit.removeprefix("FL"))

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from .spans import Span, Text
@@ -62,49 +62,56 @@ def chart(
     `level_text` formats a tick of the vertical axis.  `width` and `height` are those of the plot;
     labels take `LABEL` more columns, the axis two more lines.
     """
-    together = [place for each in series for place in each.places]
-    (left, right), (bottom, top) = (_bounds(numbers) for numbers in zip(*together, strict=True))
     longest = max(len(each.name) for each in series)
-    name_room = longest + 3
-    if not longest or name_room > min(MOST_NAME, width // 3):
-        name_room = 0
-    width -= name_room
-
-    def across(x: float) -> int:  # in dots, of which a cell has two
-        return round((x - left) / (right - left) * (2 * width - 1))
-
-    def down(y: float) -> int:  # in dots, of which a cell has four
-        return round((top - y) / (top - bottom) * (4 * height - 1))
-
-    grid = [[(" ", "")] * (width + name_room) for _ in range(height)]
+    name_room = longest + 3 if 0 < longest <= min(MOST_NAME, width // 3) - 3 else 0
+    together = [place for each in series for place in each.places]
+    horizontal, vertical = (_bounds(numbers) for numbers in zip(*together, strict=True))
+    scales = _Scales(horizontal, vertical, width - name_room, height)
+    grid = [[(" ", "")] * width for _ in range(height)]
     for band in bands:
-        _shade(grid, band, lambda x: across(x) // 2)
+        _shade(grid, band, scales)
     for each in series:
-        places = [(across(x), down(y)) for x, y in each.places]
-        _draw_braille(grid, places, each.mark[1])
+        _draw_braille(grid, list(map(scales.dots, each.places)), each.mark[1])
     for each in series:
         for x, y in each.places if each.mark[0] else ():
-            grid[down(y) // 4][across(x) // 2] = each.mark
-    for row_number, each in _ends(series, lambda y: down(y) // 4, height) if name_room else ():
-        at_its_end = grid[row_number][width - 1] == each.mark
-        name = f" {each.name}" if at_its_end else f" {each.mark[0]} {each.name}"
-        for column, letter in enumerate(name[:name_room], width):
-            grid[row_number][column] = (letter, each.mark[1])
-    levels = ticks(10**bottom, 10**top, max(2, height // 2))
-    texts = {down(math.log10(level)) // 4: level_text(level) for level in levels}
+            grid[scales.line(y)][scales.column(x)] = each.mark
+    if name_room:
+        _write_names(grid, series, scales)
+    levels = ticks(10 ** vertical[0], 10 ** vertical[1], max(2, height // 2))
+    texts = {scales.line(math.log10(level)): level_text(level) for level in levels}
     sides = [f"{texts.get(number, ''):>{LABEL - 2}} |" for number in range(height)]
     return [
         *(Text.of((side, "dim"), _row(cells)) for side, cells in zip(sides, grid, strict=True)),
-        Text.of((" " * (LABEL - 1) + "+" + "-" * width, "rule")),
-        _row([*[(" ", "dim")] * LABEL, *_axis(labels, width, lambda x: across(x) // 2)]),
+        Text.of((" " * (LABEL - 1) + "+" + "-" * scales.width, "rule")),
+        _row([*[(" ", "dim")] * LABEL, *_axis(labels, scales)]),
     ]
 
 
-def _shade(grid: list[list[Span]], band: Band, across: Callable[[float], int]) -> None:
-    shaded = range(max(0, across(band.low)), across(band.high) + 1)
-    middle = None if band.middle is None else across(band.middle)
-    for row in grid:
-        for column in shaded:
+@dataclass(frozen=True)
+class _Scales:
+    """Where values lie in a plot: in dots, of which a cell has two by four, and in cells."""
+
+    horizontal: tuple[float, float]  # lowest and highest value
+    vertical: tuple[float, float]
+    width: int
+    height: int
+
+    def dots(self, place: Place) -> tuple[int, int]:
+        (x, y), (left, right), (bottom, top) = place, self.horizontal, self.vertical
+        across, down = (x - left) / (right - left), (top - y) / (top - bottom)
+        return round(across * (2 * self.width - 1)), round(down * (4 * self.height - 1))
+
+    def column(self, x: float) -> int:
+        return self.dots((x, self.vertical[0]))[0] // 2
+
+    def line(self, y: float) -> int:
+        return self.dots((self.horizontal[0], y))[1] // 4
+
+
+def _shade(grid: list[list[Span]], band: Band, scales: _Scales) -> None:
+    middle = None if band.middle is None else scales.column(band.middle)
+    for column in range(max(0, scales.column(band.low)), scales.column(band.high) + 1):
+        for row in grid:
             if column < len(row):
                 row[column] = ("┆" if column == middle else "░", "rule")
 
@@ -127,27 +134,25 @@ def _draw_braille(grid: list[list[Span]], line: Sequence[tuple[int, int]], tone:
             grid[row // 4][column // 2] = (drawn, tone)
 
 
-def _ends(
-    series: Sequence[Series], down: Callable[[float], int], height: int
-) -> Iterator[tuple[int, Series]]:
-    """The line for each name: where its series ends, or the next free one.  If lines run out, the
-    last names are left out."""
+def _write_names(grid: list[list[Span]], series: Sequence[Series], scales: _Scales) -> None:
+    """Write each name where its series ends, or on the next free line.  If lines run out, the last
+    names are left out."""
     named = sorted((each for each in series if each.name), key=lambda each: -each.places[-1][1])
-    lowest, following = max(down(named[-1].places[-1][1]), len(named) - 1), -1
-    for number, each in enumerate(named):
-        wanted = min(down(each.places[-1][1]), lowest - (len(named) - 1 - number))
-        following = max(following + 1, wanted)
-        if following >= height:
+    ends = [scales.line(each.places[-1][1]) for each in named]
+    lowest, following, width = max(ends[-1], len(named) - 1), -1, scales.width
+    for number, (each, end) in enumerate(zip(named, ends, strict=True)):
+        following = max(following + 1, min(end, lowest - (len(named) - 1 - number)))
+        if following >= len(grid):
             return
-        yield following, each
+        row, (mark, tone) = grid[following], each.mark
+        name = f" {each.name}" if row[width - 1] == each.mark else f" {mark} {each.name}"
+        row[width:] = [(letter, tone) for letter in name.ljust(len(row))[: len(row) - width]]
 
 
-def _axis(
-    labels: Sequence[tuple[float, Span]], width: int, across: Callable[[float], int]
-) -> list[Span]:
-    axis = [(" ", "dim")] * (width + 10)
+def _axis(labels: Sequence[tuple[float, Span]], scales: _Scales) -> list[Span]:
+    axis = [(" ", "dim")] * (scales.width + 10)
     for x, (text, tone) in labels:
-        start = max(0, across(x) - len(text) // 2)
+        start = max(0, scales.column(x) - len(text) // 2)
         if all(cell == " " for cell, _ in axis[max(0, start - 2) : start + len(text) + 2]):
             axis[start : start + len(text)] = [(letter, tone) for letter in text]
     return axis

@@ -2,18 +2,10 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ...records.comparison import (
-    ABReport,
-    ABResult,
-    ComparedCase,
-    ComparedRun,
-    ComparedVerdict,
-    RunComparison,
-    Versus,
-)
+from ...records import comparison as records
 from ...report.candidate import candidate_name
 from ...stats.samples import median
 from ...stats.unpaired import SAME_WITHIN
@@ -26,7 +18,7 @@ from .table import UNLIMITED, Column, texts_of
 from .words import choice_word, with_short
 
 
-def sections(found: RunComparison) -> Iterator[Section]:
+def sections(found: records.RunComparison) -> Iterator[Section]:
     """The verdicts and cases of each run against A, then the machines and their software."""
     for one, run in zip(found.against, found.runs[1:], strict=True):
         yield from _against(one, found.runs[0], run)
@@ -40,7 +32,7 @@ def sections(found: RunComparison) -> Iterator[Section]:
     yield Section.of("Machines and software", ["* marks what differs."], header, rows)
 
 
-def _facts(side: ComparedRun) -> Iterator[tuple[str, str]]:
+def _facts(side: records.ComparedRun) -> Iterator[tuple[str, str]]:
     yield from (("run", side.run.id), ("workbench", side.version))
     found, installed = side.machine, side.software
     if found is not None and installed is not None:
@@ -54,7 +46,9 @@ def _facts(side: ComparedRun) -> Iterator[tuple[str, str]]:
         yield from installed.environment.items()
 
 
-def _against(one: Versus, first: ComparedRun, run: ComparedRun) -> Iterator[Section]:
+def _against(
+    one: records.Versus, first: records.ComparedRun, run: records.ComparedRun
+) -> Iterator[Section]:
     b, known = one.name, None not in (first.machine, run.machine)
     unlike = "two machines, so the results compare these too" if known else "an unknown machine"
     where = "one machine" if one.same_machine else unlike
@@ -63,21 +57,28 @@ def _against(one: Versus, first: ComparedRun, run: ComparedRun) -> Iterator[Sect
     notes = [
         f"A is run {first.run.id}, {b} is run {run.run.id}.",
         f"{units.counted(len(one.cases), 'case')} in both: {words}.",
-        *(f"{warning.message}; {warning.remedy}." for warning in one.warnings),
+        *(f"{warning.one_line}." for warning in one.warnings),
     ]
     yield Section.of(f"{b} against A: {where}", notes, (), ())
     if one.verdicts:
-        here, there = (_staying(name, 14, names=True) for name in ("A", b))
-        of_verdict: list[str | Column] = ["Verdict", _staying("", 12), here, there]
-        if any(any(verdict.ci95) for verdict in one.verdicts):
-            of_verdict += ["95% in A", f"95% in {b}"]
-        notes = [
-            "AMBIGUOUS: both picks may be as good, a run did not measure both, or the runs asked"
-            " different questions."
-        ]
-        yield Section.of("Verdicts that differ", notes, of_verdict, map(_verdict, one.verdicts))
-    spreads = (each.round_spread for each in (first, run))
-    varied = [units.percent(spread) for spread in spreads if spread is not None]
+        yield _verdicts(one)
+    yield _with_short_names(_cases(one, [first.round_spread, run.round_spread]))
+
+
+def _verdicts(one: records.Versus) -> Section:
+    here, there = (_staying(name, 14, names=True) for name in ("A", one.name))
+    header: list[str | Column] = ["Verdict", _staying("", 12), here, there]
+    if any(any(verdict.ci95) for verdict in one.verdicts):
+        header += ["95% in A", f"95% in {one.name}"]
+    note = (
+        "AMBIGUOUS: both picks may be as good, a run did not measure both, or the runs asked"
+        " different questions."
+    )
+    return Section.of("Verdicts that differ", [note], header, map(_verdict, one.verdicts))
+
+
+def _cases(one: records.Versus, spreads: Sequence[float | None]) -> Section:
+    b, varied = one.name, [units.percent(spread) for spread in spreads if spread is not None]
     notes = [
         f"{b}/A is the time of {b} over that of A. It is unpaired: the runs did not take turns.",
         f"SAME: the whole interval lies within {SAME_WITHIN:.0%}. FASTER, SLOWER: it excludes 1.",
@@ -89,8 +90,8 @@ def _against(one: Versus, first: ComparedRun, run: ComparedRun) -> Iterator[Sect
     notes += [f"Only in {n}: {len(ids)}, such as {ids[0]}." for n, ids in only if ids]
     named, ratio = _staying("Case", 24, names=True), _staying(f"{b}/A")
     why = Column("Why", "Why", 3, minimum=18)
-    of_case = ("Result", named, ratio, "99% CI", f"Medians A, {b}", "Rounds", why)
-    yield _with_short_names(Section.of("Cases", notes, of_case, map(_case, one.cases)))
+    header = ("Result", named, ratio, "99% CI", f"Medians A, {b}", "Rounds", why)
+    return Section.of("Cases", notes, header, map(_case, one.cases))
 
 
 def _with_short_names(found: Section) -> Section:
@@ -111,7 +112,7 @@ def _staying(title: str, minimum: int | None = None, *, names: bool = False) -> 
     return Column(title, title, minimum=minimum, maximum=UNLIMITED, names=names)
 
 
-def _verdict(one: ComparedVerdict) -> tuple[str, ...]:
+def _verdict(one: records.ComparedVerdict) -> tuple[str, ...]:
     picks = [candidate_name(pick) if pick else "no pick" for pick in one.picks]
     if len({*picks}) < len({*one.picks}):  # the picks differ only in size
         picks = [_sized(pick) if pick else "no pick" for pick in one.picks]
@@ -121,7 +122,7 @@ def _verdict(one: ComparedVerdict) -> tuple[str, ...]:
     return one.word, one.scenario, *sides, *ratios
 
 
-def _case(one: ComparedCase) -> tuple[str, ...]:
+def _case(one: records.ComparedCase) -> tuple[str, ...]:
     ratio = units.ratio_parts(one.ratio, one.ci99)
     times = ", ".join(map(units.duration, one.median_s))
     why = one.reason.message if one.reason else "beyond --fail-on" if one.beyond else ""
@@ -133,7 +134,7 @@ def _sized(case: str) -> str:
     return f"{case.partition('/')[0]} {candidate_name(case)}"
 
 
-def ab_section(report: ABReport) -> Section:
+def ab_section(report: records.ABReport) -> Section:
     """The sides, notes on the results, and the table of results."""
     notes = [f"{side.name}: {side.label}" for side in report.sides]
     notes += [f"{each.case}: {each.reason.message}" for each in report.results if each.reason]
@@ -142,10 +143,10 @@ def ab_section(report: ABReport) -> Section:
     notes.append(f"SAME: the whole interval is within {report.tolerance:.2%}")
     named, ratio = _staying("Case", 24, names=True), _staying("B/A")
     header = ("Result", named, ratio, "95% CI", "A", "B", "Pairs of processes")
-    return Section.of("B against A", notes, header, map(_cells, report.results))
+    return Section.of("B against A", notes, header, map(_both_sides, report.results))
 
 
-def _cells(result: ABResult) -> list[str]:
+def _both_sides(result: records.ABResult) -> list[str]:
     ratio = NOT_AVAILABLE if result.ratio is None else f"{result.ratio:.3f}"
     interval = NOT_AVAILABLE if result.ci95 is None else "{:.3f}-{:.3f}".format(*result.ci95)
     times = [duration(median(each) if each else None) for each in (result.a_s, result.b_s)]

@@ -104,12 +104,12 @@ def chart_lines(
     cursor, whose curve is drawn on top.  `whole` includes hidden curves, so that marks stay.
     """
     curves = sorted(sweep.curves, key=lambda curve: curve.candidate == chosen)
-    marks, series = _marks(whole or sweep), []
+    marks, series = curve_marks(whole or sweep), []
     for curve in curves:
         mark, tone = marks[curve.candidate]
-        strong = " strong" if curve.candidate == chosen else ""
+        tone = tone if curve.candidate == chosen else tone.removeprefix("strong ")
         if line := _line(curve):
-            series.append(Series((mark, tone + strong), line, curve_name(curve)))
+            series.append(Series((mark, tone), line, curve_name(curve)))
     places = sorted({x for each in series for x, _ in each.places})
     if len(sweep.axes) != 1 or len(places) < 2 or len({curve.unit for curve in curves}) != 1:
         return []
@@ -123,27 +123,20 @@ def chart_lines(
     return chart(series, labels, rate, width, height, bands)
 
 
-def _marks(sweep: Sweep) -> dict[str, Span]:
+def curve_marks(sweep: Sweep) -> dict[str, Span]:
     """The mark of each curve and its shade of the device's tone, by the curve's label."""
     found, seen = {}, dict.fromkeys(COLUMNS, 0)
     for mark, curve in zip(itertools.cycle(MARKS), sweep.curves, strict=False):
         kind = kind_of(curve.candidate.partition("/")[0]).column
-        found[curve.candidate] = mark, f"{kind}-{seen[kind] % SHADES}"
+        found[curve.candidate] = mark, f"strong {kind}-{seen[kind] % SHADES}"
         seen[kind] += 1
     return found
 
 
-def curve_marks(sweep: Sweep) -> dict[str, Text]:
-    """The mark of each curve in its tone, by the curve's label."""
-    marks = _marks(sweep).items()
-    return {label: Text.of((mark, f"strong {tone}")) for label, (mark, tone) in marks}
-
-
 def legend(sweep: Sweep) -> list[Text]:
     """The marks with the names of their curves."""
-    return [
-        Text.of(mark, f" {label.replace('/', ' ')}") for label, mark in curve_marks(sweep).items()
-    ]
+    marks = curve_marks(sweep).items()
+    return [Text.of(mark, f" {label.replace('/', ' ')}") for label, mark in marks]
 
 
 def _line(curve: Curve) -> list[Place]:

@@ -3,14 +3,7 @@
 from ...advisor.model.overview import bound_text, brief, untimed_text
 from ...advisor.ranking import error_text
 from ...contract import OutputAccuracy
-from ...records.document import (
-    BatchAttempt,
-    LargestBatch,
-    Measurement,
-    OperatorShare,
-    Telemetry,
-    Trace,
-)
+from ...records import document as doc
 from ...report.candidate import Candidate
 from ...report.report import Report
 from ...text import units
@@ -48,10 +41,10 @@ def candidate_facts(candidate: Candidate, run: RunView) -> list[Fact]:
     elif reason is not None:
         facts.append(fact(candidate.state, reason.message, "warning"))
     facts += [fact("  remedy", reason.hint)] if reason is not None and reason.hint else []
-    return facts + [warning_fact(w.message, w.remedy) for w in found.warnings]
+    return facts + [warning_fact(w.one_line) for w in found.warnings]
 
 
-def _times(found: Measurement) -> str:
+def _times(found: doc.Measurement) -> str:
     named = (("median", found.median_s), ("min", found.min_s), ("p99", found.p99_s))
     times = [f"{name} {units.duration(value)}" for name, value in named if value is not None]
     if found.ci95_s is not None:
@@ -71,7 +64,7 @@ def output_text(found: OutputAccuracy) -> str:
     return ", ".join([*parts, worst])
 
 
-def _speed(found: Measurement) -> list[Fact]:
+def _speed(found: doc.Measurement) -> list[Fact]:
     """The peak rate, and its share of the machine's ceilings."""
     facts, roof, clocks = [], found.roofline, found.clocks
     if found.capability is not None:
@@ -94,18 +87,18 @@ def _speed(found: Measurement) -> list[Fact]:
     return facts
 
 
-def metrics_text(found: Measurement) -> str:
+def metrics_text(found: doc.Measurement) -> str:
     """The workload's own metrics: `waiting 12 %, epochs 3`."""
     return ", ".join(units.named(name, value) for name, value in found.metrics.items())
 
 
-def largest_facts(found: LargestBatch) -> list[Fact]:
+def largest_facts(found: doc.LargestBatch) -> list[Fact]:
     """The largest batch that fitted, and every attempt on the way."""
     largest = fact("largest", largest_texts(found)[0])
     return [largest, *listed("tried", map(_attempt, found.attempts))]
 
 
-def _attempt(attempt: BatchAttempt) -> str:
+def _attempt(attempt: doc.BatchAttempt) -> str:
     if attempt.reason is not None:
         return f"batch {attempt.batch:,}: {reason_text(attempt.reason)}"
     step, memory = units.duration(attempt.step_s), units.size(attempt.memory_peak_bytes)
@@ -114,11 +107,11 @@ def _attempt(attempt: BatchAttempt) -> str:
 
 def why_facts(candidate: Candidate, report: Report) -> list[Fact]:
     """Why this variant of a user's model won or lost."""
-    found = report.model.explained.get(candidate.case.id) if report.model else None
+    found = report.explained.get(candidate.case.id)
     return [fact("", brief(text)) for text in found.sentences] if found else []
 
 
-def profile_facts(candidate: Candidate, trace: Trace | None) -> list[Fact]:
+def profile_facts(candidate: Candidate, trace: doc.Trace | None) -> list[Fact]:
     """The operators that took most of a profiled pass, and the file with the whole trace."""
     return [
         *listed("top", map(_operator, candidate.operators[:TOP_OPERATORS])),
@@ -126,12 +119,12 @@ def profile_facts(candidate: Candidate, trace: Trace | None) -> list[Fact]:
     ]
 
 
-def _operator(found: OperatorShare) -> str:
+def _operator(found: doc.OperatorShare) -> str:
     share, calls = f"{units.percent(found.share):>6}", units.counted(found.calls, "call")
     return f"{share}  {found.name}, {calls}, {units.duration(found.self_s)}"
 
 
-def trace_facts(trace: Trace | None) -> list[Fact]:
+def trace_facts(trace: doc.Trace | None) -> list[Fact]:
     """The files of a trace, and the programs that open them."""
     if trace is None:
         return []
@@ -139,7 +132,7 @@ def trace_facts(trace: Trace | None) -> list[Fact]:
     return [*facts, fact("nsys", trace.nsys)] if trace.nsys is not None else facts
 
 
-def telemetry_text(found: Telemetry) -> str:
+def telemetry_text(found: doc.Telemetry) -> str:
     """The sensor readings while it ran; a clock that did not move is shown once."""
     clocks = found.clock_mhz, found.clock_before_mhz, found.clock_after_mhz
     has_moved = len({f"{mhz:.0f}" for mhz in clocks if mhz is not None}) > 1

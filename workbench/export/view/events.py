@@ -137,7 +137,7 @@ def _said(event: ev.AnyEvent, run: RunView) -> Said:  # noqa: C901 - one flat ar
 def warning_text(warning: Warning) -> str:
     """`[row] busy; wait`: the subject, the warning and its remedy."""
     subject = f"[{warning.subject}] " if warning.subject else ""
-    return f"{subject}{warning.message}; {warning.remedy}"
+    return f"{subject}{warning.one_line}"
 
 
 def _candidates(found: Sequence[object]) -> str:

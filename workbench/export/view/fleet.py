@@ -81,7 +81,7 @@ def _cell(row: FleetRow, cell: FleetCell) -> list[str]:
 def _nodes(found: FleetDocument) -> Section:
     listed = [node for node in found.nodes if node.state != "done"]
     listed = found.nodes if len(found.nodes) <= LISTED else listed[:LISTED]
-    notes = [summary(found), *(f"! {w.message}; {w.remedy}." for w in found.warnings)]
+    notes = [summary(found), *(f"! {w.one_line}." for w in found.warnings)]
     notes += [f"{', '.join(names)}: {text}" for text, names in _events(listed).items()]
     header = ["Job", "State", "Node type", "Node", "Queued", "Run"]
     return Section.of("Nodes", notes, header, list(map(_node, listed)))

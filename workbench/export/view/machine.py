@@ -10,26 +10,13 @@ from ...contract import kind_of
 from ...machine.nvidia.gpus import cuda_remedy
 from ...machine.packages import onnx_cuda
 from ...machine.warnings import NOT_BY_TORCH, hardware_warnings
+from ...records import machine as records
 from ...records.document import Ceilings
-from ...records.machine import (
-    Cache,
-    CoreLimit,
-    Cpu,
-    Gpu,
-    GpuProcess,
-    Isa,
-    Machine,
-    Memory,
-    Os,
-    Package,
-    Pcie,
-    Software,
-)
 from ...records.reason import Reason, Warning
 from ...text import units
 from . import glyphs
 from .ceilings import bars as ceiling_bars
-from .section import Section
+from .section import Section, section_text
 from .spans import Fact, Text, fact, join, unbroken, warning_fact
 
 BAR_WIDTH = 12
@@ -70,7 +57,7 @@ def warnings(found: Sequence[Warning], titles: Mapping[str, str]) -> list[Fact]:
         title = titles.get(first.subject or "")
         more = f", and {len(others)} more" if others else ""
         text = first.message + (more if title is None else f" ({title}{more})")
-        facts.append(warning_fact(text, first.remedy))
+        facts.append(warning_fact(f"{text}; {first.remedy}"))
     return facts
 
 
@@ -95,7 +82,7 @@ def facts_of(*readings: tuple[str, str | Text | None]) -> list[Fact]:
     ]
 
 
-def cpu(found: Cpu) -> list[Fact]:
+def cpu(found: records.Cpu) -> list[Fact]:
     clock = f", up to {found.max_frequency_mhz / 1000:.2f} GHz" if found.max_frequency_mhz else ""
     limited = found.effective_cores < found.logical_cores
     why = f", limited by {found.limited_by}" if limited else ""
@@ -121,18 +108,18 @@ def cpu(found: Cpu) -> list[Fact]:
     ]
 
 
-def _limit(found: CoreLimit) -> str:
+def _limit(found: records.CoreLimit) -> str:
     where = f" ({found.source})" if found.source.startswith("/") else ""
     return f"{found.name} {found.cores:g}{where}"
 
 
-def _cache(cache: Cache) -> str:
+def _cache(cache: records.Cache) -> str:
     kind = {"data": "d", "instruction": "i"}.get(cache.kind, "")
     times = f" x{cache.instances}" if cache.instances > 1 else ""
     return f"L{cache.level}{kind} {units.size(cache.size_bytes)}{times}"
 
 
-def instructions(isa: Isa, architecture: str) -> Text:
+def instructions(isa: records.Isa, architecture: str) -> Text:
     """`AVX2 yes, AVX-512 no`: in words, since colour alone must not show it."""
     names = ARM if architecture in ("aarch64", "arm64") else X86
     chips = []
@@ -151,7 +138,7 @@ def used_bar(used: float, total: float, tone: str) -> Text:
     )
 
 
-def memory(found: Memory) -> list[Fact]:
+def memory(found: records.Memory) -> list[Fact]:
     usable = found.usable_bytes
     swap = f"{units.size(found.swap_used_bytes)} of {units.size(found.swap_total_bytes)} used"
     limit = found.cgroup_limit_bytes
@@ -166,7 +153,7 @@ def memory(found: Memory) -> list[Fact]:
     ]
 
 
-def gpu_title(found: Gpu) -> str:
+def gpu_title(found: records.Gpu) -> str:
     device = found.device or ("unusable" if found.visible else "hidden")
     number = "" if found.index is None else f" {found.index}"
     mark = "  SIMULATED" if found.simulated else ""
@@ -174,7 +161,7 @@ def gpu_title(found: Gpu) -> str:
     return f"{word}{number}  {found.name or units.NOT_AVAILABLE}  ({device}){mark}"
 
 
-def gpu(found: Gpu) -> list[Fact]:
+def gpu(found: records.Gpu) -> list[Fact]:
     if found.simulated:  # it has no readings
         return [fact("! simulated", "a CPU worker poses as this GPU; it has no sensors", "warning")]
     reasons, hidden = dict(found.unavailable), list[Fact]()
@@ -206,7 +193,7 @@ def gpu(found: Gpu) -> list[Fact]:
     ]
 
 
-def _each(found: Sequence[Gpu], shown: Collection[str]) -> list[Section]:
+def _each(found: Sequence[records.Gpu], shown: Collection[str]) -> list[Section]:
     """A section for each GPU, without the facts whose labels are in `shown`."""
     facts = ([each for each in gpu(card) if each.label not in shown] for card in found)
     return [
@@ -215,23 +202,16 @@ def _each(found: Sequence[Gpu], shown: Collection[str]) -> list[Section]:
     ]
 
 
-def _many(found: Sequence[Gpu]) -> list[Section]:
+def _many(found: Sequence[records.Gpu]) -> list[Section]:
     """A table of readings with a line for each GPU, the facts that all share, and those of some."""
     rows = []
     for card in found:
-        readings = (
-            number_text(card.power_w, "W"),
-            number_text(card.temperature_c, "°C"),
-            number_text(card.utilization_percent, "%"),
-            number_text(card.sm_clock_mhz, "MHz"),
-        )
-        rows.append(
-            (
-                card.device or f"{card.index} {'unusable' if card.visible else 'hidden'}",
-                _of_total(units.size(card.memory_used_bytes), units.size(card.memory_total_bytes)),
-                *(text or units.NOT_AVAILABLE for text in readings),
-            )
-        )
+        name = card.device or f"{card.index} {'unusable' if card.visible else 'hidden'}"
+        used, total = card.memory_used_bytes, card.memory_total_bytes
+        held = _of_total(units.size(used), units.size(total)) if total else None
+        readings = card.power_w, card.temperature_c, card.utilization_percent, card.sm_clock_mhz
+        texts = [held, *map(number_text, readings, ("W", "°C", "%", "MHz"))]
+        rows.append((name, *(text or units.NOT_AVAILABLE for text in texts)))
     cards = _each(found, READINGS)
     shared = [each for each in cards[0].facts if all(each in card.facts for card in cards)]
     alone = [replace(card, facts=[f for f in card.facts if f not in shared]) for card in cards]
@@ -248,14 +228,14 @@ def _of_total(used: str, total: str) -> str:
     return f"{used.removesuffix(' ' + total.split()[-1])} of {total}"
 
 
-def gpu_memory(found: Gpu) -> Text | str | None:
+def gpu_memory(found: records.Gpu) -> Text | str | None:
     total, used = found.memory_total_bytes, found.memory_used_bytes
     if total is None or used is None:
         return None if total is None else f"{units.size(total)} in total"
     return used_bar(used, total, "gpu")
 
 
-def _pcie(link: Pcie) -> str | None:
+def _pcie(link: records.Pcie) -> str | None:
     if link.generation is None and link.width is None:
         return None
     # Links slow down at idle, so less than the maximum need not be a fault.
@@ -279,7 +259,7 @@ def clock_events(reasons: Sequence[str] | None) -> Text | None:
     return Text.of((said or "none", "warning" if slowed else ""))
 
 
-def _processes(found: Sequence[GpuProcess] | None) -> str | None:
+def _processes(found: Sequence[records.GpuProcess] | None) -> str | None:
     if not found:
         return None if found is None else "none"
     held = sum(process.used_memory_bytes or 0 for process in found)
@@ -304,7 +284,7 @@ def _label(field: str) -> str:
     )
 
 
-def no_gpu(machine: Machine) -> list[Fact]:
+def no_gpu(machine: records.Machine) -> list[Fact]:
     is_none = not machine.cuda.available and machine.cuda.device_count == 0
     found = [fact("", "No GPU was found." if is_none else "GPUs could not be read.", "strong")]
     return found + because("NVML", machine.nvml.reason) + because("CUDA", machine.cuda.reason)
@@ -317,7 +297,7 @@ def because(name: str, reason: Reason | None) -> list[Fact]:
     return [*facts, fact("  remedy", reason.hint)] if reason.hint else facts
 
 
-def drivers(machine: Machine) -> list[Fact]:
+def drivers(machine: records.Machine) -> list[Fact]:
     nvml, cuda = machine.nvml, machine.cuda
     versions = f"driver {nvml.driver_version or '?'}, library {nvml.library_version or '?'}"
     devices = f"{cuda.api_version or '?'}, {units.counted(cuda.device_count, 'device')}"
@@ -333,7 +313,7 @@ def drivers(machine: Machine) -> list[Fact]:
     return facts
 
 
-def stack(machine: Machine, installed: Software) -> list[Fact]:
+def stack(machine: records.Machine, installed: records.Software) -> list[Fact]:
     """The layers from the libraries down to the GPUs, and where the chain breaks."""
     facts = drivers(machine)
     if not any(gpu.visible and gpu.runs_on == "CUDA" for gpu in machine.gpus):
@@ -349,7 +329,9 @@ def stack(machine: Machine, installed: Software) -> list[Fact]:
     return facts + _level("onnxruntime", packages.get(name), why, remedy)
 
 
-def _level(name: str, package: Package | None, why: str | None, remedy: str | None) -> list[Fact]:
+def _level(
+    name: str, package: records.Package | None, why: str | None, remedy: str | None
+) -> list[Fact]:
     """A library, and `why` the chain to the GPU breaks at it."""
     if package is None or package.version is None:
         return [fact(name, "not installed", "dim")]
@@ -359,11 +341,11 @@ def _level(name: str, package: Package | None, why: str | None, remedy: str | No
     return [broken, *([fact("  remedy", remedy)] if remedy else [])]
 
 
-def _version(package: Package) -> str:
+def _version(package: records.Package) -> str:
     return "  ".join(filter(None, (package.version or "not installed", package.detail)))
 
 
-def software(found: Software, system: Os) -> list[Fact]:
+def software(found: records.Software, system: records.Os) -> list[Fact]:
     where = f" in {system.container}" if system.container else ""
     facts = [
         fact("system", f"{system.distribution or system.system} {system.release}{where}"),
@@ -374,13 +356,13 @@ def software(found: Software, system: Os) -> list[Fact]:
     return facts + missing(found.unavailable)
 
 
-def environment(found: Software) -> list[Fact]:
+def environment(found: records.Software) -> list[Fact]:
     facts = [fact("", f"{name}={value}") for name, value in found.environment.items()]
     return facts or [fact("", "no environment variables affect results", "dim")]
 
 
 def processor_sections(
-    machine: Machine, installed: Software, known: Ceilings | None
+    machine: records.Machine, installed: records.Software, known: Ceilings | None
 ) -> list[Section]:
     reached = ceilings(known, "cpu")
     return [
@@ -393,7 +375,11 @@ def processor_sections(
 
 
 def accelerator_sections(
-    machine: Machine, installed: Software, known: Ceilings | None, *, live: bool = False
+    machine: records.Machine,
+    installed: records.Software,
+    known: Ceilings | None,
+    *,
+    live: bool = False,
 ) -> list[Section]:
     """`live`: another section shows the readings of the GPUs over time."""
     shown = (*READINGS, "clock events") if live else ()
@@ -405,3 +391,11 @@ def accelerator_sections(
             cards.append(Section(title, facts=reached, tone="strong gpu"))
     cards = cards or [Section("GPU", facts=no_gpu(machine), tone="strong gpu")]
     return [*cards, Section("Stack", facts=stack(machine, installed))]
+
+
+def machine_text(
+    machine: records.Machine, installed: records.Software, width: int | None = None
+) -> str:
+    """The output of `workbench detect`."""
+    sections = processor_sections(machine, installed, None)
+    return section_text([*sections, *accelerator_sections(machine, installed, None)], width)

@@ -19,12 +19,12 @@ from ...report.candidate import Candidate, Row, candidate_name
 from ...report.report import Report
 from ...text import units
 from ...text.units import as_sentence
-from .answers import answer_warnings
+from .answers import answer_warnings, command_lines
 from .derived import RunView
 from .details import INDENT, output_text
 from .model_facts import built_text, code_facts, left_out, model_and_inputs, saved_text
 from .ranked import candidate_lines, columns
-from .spans import Fact, Text, fact, facts_lines, heading, listed, warning_fact
+from .spans import Fact, Text, fact, facts_lines, heading, label_width, listed, warning_fact
 from .table import UNLIMITED, Cell, Column, Line, plain_table, table_lines
 from .words import bar
 
@@ -65,7 +65,7 @@ def stage(run: RunView) -> str:
     report, rows = run.report, run.report.subject_rows
     if not run.going:
         return ""
-    if report.model is None and report.code is None:
+    if report.subject is None:
         return "reading it, making inputs, running it once"
     if (building := report.building) is not None:
         if building.search:
@@ -85,12 +85,11 @@ def advice_lines(
     found: Sequence[RankedCandidate], chosen: Candidate | None, run: RunView, width: int
 ) -> list[Text]:
     """The variant to ship, its warnings, and why; also an explanation of the `chosen` candidate."""
-    report, row = run.report, run.report.subject_row
-    verdict = row.verdict if row else None
+    report = run.report
     facts = list(_advice(found, run))
     lines = facts_lines(facts, width, INDENT)
     if facts:
-        lines.insert(0, heading("Answer" if verdict else "So far", width))
+        lines.insert(0, heading("Answer" if report.subject_verdict else "So far", width))
     pick = subject.pick_of(report)
     for candidate in (pick, None if chosen is pick else chosen):
         if candidate is not None:
@@ -102,7 +101,7 @@ def _why_lines(
     candidate: Candidate, found: Sequence[RankedCandidate], report: Report, width: int
 ) -> list[Text]:
     """Why a candidate won, lost or failed; [] if unknown."""
-    explained = report.model.explained.get(candidate.case.id) if report.model else None
+    explained = report.explained.get(candidate.case.id)
     sentences = list(explained.sentences) if explained else []
     failed = candidate.state == "failed"
     if failed or (explained is None and candidate.reason):
@@ -120,23 +119,22 @@ def _name(candidate: Candidate, report: Report) -> str:
 
 
 def _advice(found: Sequence[RankedCandidate], run: RunView) -> Iterator[Fact]:
-    report, row = run.report, run.report.subject_row
-    if report.model is None and report.code is None and row is not None:
+    report, row, verdict = run.report, run.report.subject_row, run.report.subject_verdict
+    if report.subject is None and row is not None:
         yield from _refused(row)
         return
     if now := stage(run):
         yield fact("now", now, "strong")
-    if run.going and (row is None or row.verdict is None):
+    if run.going and verdict is None:
         yield from _leader(found, report)
         return
-    asked, verdict = report.model or report.code, row.verdict if row else None
     verb = "Ship" if report.model else "Run it"
     sentences = (text.removeprefix(f"{verb} ") for text in subject.recommendation(report))
     yield from listed(verb.lower(), sentences)
     yield from listed("confidence", _confidence(report))
     if report.model and report.model.advice and (weak := report.model.advice.weak_evidence):
         yield fact("! weak", weak, "warning", label_tone="strong warning")
-    if asked and asked.advice and (saved := asked.advice.saved):
+    if report.subject and report.subject.advice and (saved := report.subject.advice.saved):
         pick = subject.pick_of(report)
         text = saved_text(saved)
         if pick and pick.accuracy and (promise := bound_text(pick.accuracy)):
@@ -194,9 +192,7 @@ def _refused(row: Row) -> Iterator[Fact]:
 
 def _refused_lines(row: Row, width: int) -> list[Text]:
     lines = facts_lines(list(_refused(row)), width, INDENT)
-    if row.verdict is not None:
-        lines += [Text(), Text.of(("$ ", "dim"), (row.verdict.reproduce, "command"))]
-    return lines
+    return lines + (command_lines(row.verdict.reproduce) if row.verdict else [])
 
 
 def _leader(found: Sequence[RankedCandidate], report: Report) -> Iterator[Fact]:
@@ -215,7 +211,8 @@ def _warnings(found: Iterable[Warning], report: Report) -> Iterator[Fact]:
     for warning in found:
         candidate = report.candidates.get(warning.subject or "")
         about = f"{_name(candidate, report)}: " if candidate else ""
-        yield warning_fact(f"{about}{subject.brief(warning.message, report)}", warning.remedy)
+        message = subject.brief(warning.message, report)
+        yield warning_fact(f"{about}{message}; {warning.remedy}")
 
 
 # ------------------------------------------------- operators, code, the rest
@@ -281,11 +278,9 @@ def _timed(seconds: float, longest: float, tone: str) -> Callable[[int], Text]:
 
 def rest_lines(chosen: Candidate | None, run: RunView, width: int) -> list[Text]:
     """The error of each output, the variants built and those not tried, and the command."""
-    report = run.report
-    model, row = report.model, report.subject_row
-    if model is None and report.code is None:
+    report, model, verdict = run.report, run.report.model, run.report.subject_verdict
+    if report.subject is None:
         return []
-    verdict = row.verdict if row else None
     missing = left_out(report, verdict)
     built = model.built if model else []
     lines = other_races(run, width)
@@ -295,11 +290,9 @@ def rest_lines(chosen: Candidate | None, run: RunView, width: int) -> list[Text]
         ("Not tried", [fact(name, why) for name, why in missing.items()]),
     ):
         if facts:
-            label = max(len(each.label) for each in facts) + 2
-            lines += [heading(title, width), *facts_lines(facts, width, label), Text()]
-    if verdict is not None:
-        lines.append(Text.of(("$ ", "dim"), (verdict.reproduce, "command")))
-    return lines
+            found = facts_lines(facts, width, label_width(facts, least=0))
+            lines += [heading(title, width), *found, Text()]
+    return lines + (command_lines(verdict.reproduce)[1:] if verdict else [])
 
 
 def _outputs(chosen: Candidate | None, report: Report) -> tuple[str, list[Fact]]:
@@ -321,10 +314,9 @@ def _outputs(chosen: Candidate | None, report: Report) -> tuple[str, list[Fact]]
 def model_lines(run: RunView, width: int, table_width: int) -> list[Text]:
     """Everything about the model or code of a finished run; [] in other runs."""
     report, code, row = run.report, subject.snippet(run.report), run.report.subject_row
-    if report.model is None and report.code is None:
+    if report.subject is None:
         return _refused_lines(row, width) if row is not None and subject.is_refused(report) else []
-    found = subject.ranked_candidates(report)
-    verdict = row.verdict if row else None
+    found, verdict = subject.ranked_candidates(report), report.subject_verdict
     first, *rest = _described(report)
     parts = [
         facts_lines(list(_advice(found, run)), width, INDENT) if row else [],
@@ -333,8 +325,8 @@ def model_lines(run: RunView, width: int, table_width: int) -> list[Text]:
     if row is not None and found:
         table = table_lines(columns(row, bars=False), candidate_lines(found, run), table_width)
         parts.append([*table, *facts_lines(list(_further_warnings(found, report)), width, INDENT)])
-    explained = report.model.explained.values() if report.model else ()
-    why = [fact("", subject.brief(" ".join(each.sentences), report)) for each in explained]
+    explained = (" ".join(each.sentences) for each in report.explained.values())
+    why = [fact("", subject.brief(text, report)) for text in explained]
     parts.append([heading("Why", width), *facts_lines(why, width)] if why else [])
     parts.append(module_lines(report, width) or operator_lines(None, report, width))
     if verdict is not None and verdict.race is not None:
@@ -353,8 +345,8 @@ def model_lines(run: RunView, width: int, table_width: int) -> list[Text]:
 
 def _further_warnings(found: Sequence[RankedCandidate], report: Report) -> Iterator[Fact]:
     """Warnings about the times of candidates, one of each kind, since the table marks them all."""
-    row = report.subject_row
-    known = {w.code for w in answer_warnings(row.verdict)} if row and row.verdict else set()
+    verdict = report.subject_verdict
+    known = {w.code for w in answer_warnings(verdict)} if verdict else set()
     for ranked in found:
         for warning in report.measurement_warnings(ranked.candidate):
             if warning.code not in known:

@@ -20,11 +20,11 @@ def model_and_inputs(facts: ModelFacts) -> Iterator[str]:
     parts = [
         units.size(facts.size_bytes),
         f"opset {facts.opset}",
-        f"{count_text(facts.parameters)} parameters",
+        f"{units.count(facts.parameters)} parameters",
         "already quantised" if facts.quantised else facts.precision,
     ]
     if facts.multiply_adds is not None:
-        parts.append(f"{count_text(facts.multiply_adds)} multiply-adds a run")
+        parts.append(f"{units.count(facts.multiply_adds)} multiply-adds a run")
     if facts.batch is not None:
         parts.append(f"batch {facts.batch}")
     yield f"{facts.file}: {', '.join(parts)}"
@@ -40,14 +40,6 @@ def model_and_inputs(facts: ModelFacts) -> Iterator[str]:
     if facts.control_flow:
         inside = ", ".join(facts.control_flow)
         yield f"the static quantiser skips the graphs inside {inside}"
-
-
-def count_text(count: int) -> str:
-    """`3.01 M`, `496 M`, `812`."""
-    for scale, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if count >= scale:
-            return f"{units.significant(count / scale)} {prefix}"
-    return str(count)
 
 
 def port_text(port: Port) -> str:
@@ -73,7 +65,7 @@ def built_text(built: Built) -> str:
 
 def left_out(report: Report, verdict: Verdict | None) -> dict[str, str]:
     """The variants and devices that were not tried, each with the reason."""
-    subject, model, machine = report.model or report.code, report.model, report.machine
+    subject, model, machine = report.subject, report.model, report.machine
     if subject is None:
         return {}
     names = OF_CODE if model is None else {}
@@ -110,7 +102,7 @@ def code_facts(facts: CodeFacts) -> Iterator[str]:
     """The code in a line, and a line for each of its inputs."""
     parts = [KINDS.get(facts.kind, facts.kind)]
     if facts.parameters is not None:
-        parts += [f"{count_text(facts.parameters)} parameters", facts.precision]
+        parts += [f"{units.count(facts.parameters)} parameters", facts.precision]
     if facts.batch is not None:
         parts.append(f"batch {facts.batch}")
     if facts.reference:

@@ -138,7 +138,7 @@ def tradeoff_lines(
         (math.log10(step), (units.duration(step), "dim"))
         for step in ticks(min(times), max(times), max(2, (width - LABEL) // 16))
     ]
-    drawn = chart(points, labels, _level, width - LABEL - 4, HEIGHT)
+    drawn = chart(points, labels, lambda error: f"{100 * error:.3g}%", width - LABEL - 4, HEIGHT)
     legend = Text.of(*(part for name, mark in marks.items() for part in (mark, f" {name}  ")))
     return [heading(TITLE, width), *drawn, legend.truncate(width)]
 
@@ -151,7 +151,3 @@ def _mark(ranked: RankedCandidate, is_chosen: bool) -> tuple[str, tuple[str, str
     if ranked.exceeds_limit:
         return "above its limit", (BEYOND, "error")
     return "within its limit", (WITHIN, "dim")
-
-
-def _level(error: float) -> str:
-    return f"{100 * error:.3g}%"

@@ -10,7 +10,7 @@ from ...text import units
 from .chart import LABEL, Place, Series, chart
 from .curves import MARKS
 from .derived import RunView
-from .spans import Text, heading
+from .spans import Span, Text, heading
 from .table import longest_that_fits
 from .words import case_text, device_tone
 
@@ -27,20 +27,13 @@ NOTHING = "No candidate of this row has both a known ceiling and a measured rate
 def roofline_lines(row: Row, run: RunView, width: int, height: int) -> list[Text]:
     """A line for each candidate and its mark, then the chart."""
     roofs, under = limits(run.ordered(row), run)
-    legend, points = list[Text](), list[Series]()
-    for mark, (candidate, place) in zip(MARKS, under, strict=False):
-        case, measured = candidate.case, run.measured(candidate)
-        strong = f"strong {device_tone(case)}"
-        points.append(Series((mark, strong), [place]))
-        if (limit := measured.roofline) is not None:
-            unit = units.per_s(case.precision)
-            top = units.rate(limit.attainable_flops_per_s, unit)
-            text = f"  {units.rate(measured.flops_per_s, unit)}, {units.percent(limit.fraction)}"
-            lead = (f"{mark} ", strong), case_text(case.id, run), f"{text} of {top}"
-            ends = (f" (limited by {limit.limited_by})", f" ({limit.limited_by})", "")
-            legend.append(longest_that_fits([Text.of(*lead, end) for end in ends], width))
-    if not legend:
+    if not under:
         return Text.of((NOTHING if run.report.ceilings else UNKNOWN, "dim")).wrap(width)
+    marked = [
+        ((mark, f"strong {device_tone(candidate.case)}"), candidate, place)
+        for mark, (candidate, place) in zip(MARKS, under, strict=False)
+    ]
+    legend = [_legend_line(mark, candidate, run, width) for mark, candidate, _ in marked]
     missing = sum(candidate.is_valid for candidate in row.candidates) - len(under)
     verb = "have" if missing > 1 else "has"
     said = [f"{missing} more {verb} no known ceiling or rate"] if missing > 0 else []
@@ -53,12 +46,23 @@ def roofline_lines(row: Row, run: RunView, width: int, height: int) -> list[Text
     if plot < LEAST or width < 3 * LABEL:
         return legend
     lines = [Series(("", tone), places, name) for name, (places, tone) in roofs.items()]
+    lines += [Series(mark, [place]) for mark, _, place in reversed(marked)]  # the best on top
     powers = [(power, f"1/{2**-power}" if power < 0 else f"{2**power}") for power in AXIS]
     labels = [(power * math.log10(2), (text, "dim")) for power, text in powers]
-    # The best is drawn last, on top.
-    rate = partial(units.rate, unit=FLOPS)
-    drawn = chart([*lines, *reversed(points)], labels, rate, width - LABEL - 2, plot)
+    drawn = chart(lines, labels, partial(units.rate, unit=FLOPS), width - LABEL - 2, plot)
     return [*legend, Text(), heading(TITLE if width > len(TITLE) else SHORT_TITLE, width), *drawn]
+
+
+def _legend_line(mark: Span, candidate: Candidate, run: RunView, width: int) -> Text:
+    """The mark, the name, the rate, and its share of the ceiling that limits it."""
+    case, measured = candidate.case, run.measured(candidate)
+    unit, limit = units.per_s(case.precision), measured.roofline
+    assert limit is not None  # see `limits`
+    share = f"{units.percent(limit.fraction)} of {units.rate(limit.attainable_flops_per_s, unit)}"
+    text = f"  {units.rate(measured.flops_per_s, unit)}, {share}"
+    ends = (f" (limited by {limit.limited_by})", f" ({limit.limited_by})", "")
+    name = Text.of((f"{mark[0]} ", mark[1]), case_text(case.id, run), text)
+    return longest_that_fits([Text.of(name, end) for end in ends], width)
 
 
 Roofs = dict[str, tuple[list[Place], str]]  # by name: the line of the limit, and its tone

@@ -44,7 +44,7 @@ def run_line(run: RunSummary, sides: Mapping[str, str] = {}) -> Line:
     return Line(run.id, cells)
 
 
-def run_lines(run: RunSummary, width: int) -> list[Text]:
+def run_details(run: RunSummary, width: int) -> list[Text]:
     """Everything known about a run without reading its measurements."""
     facts = [fact("command", run.command)] if run.command else []
     facts += [fact("started", f"{moment(run)}, {run.status}")] if run.started_at else []

@@ -26,17 +26,17 @@ SENSORS = {
 
 def live_sections(machine: Machine, report: Report) -> list[Section]:
     """The sensors of a machine `with_readings`, and why those of the GPUs are missing."""
-    held = [Fact("memory", memory(machine.memory)[0].text)]
     found, gap = [], report.gap
     if report.host:
-        facts = sensors(report.host, machine.cpu, "cpu") + held
+        held = Fact("memory", memory(machine.memory)[0].text)
+        facts = [*sensors(report.host, machine.cpu, "cpu"), held]
         found.append(Section("CPU now", facts=facts, tone="strong cpu"))
     for card in machine.watched:
         facts = [fact("! readings", gap.message, "warning")] if gap else []
         if readings := report.gpus.get(-1 if card.index is None else card.index):
             events = clock_events(card.clock_event_reasons)
-            held = facts_of(("memory", gpu_memory(card)), ("clock events", events))
-            facts = sensors(readings, card, "gpu") + held
+            facts = sensors(readings, card, "gpu")
+            facts += facts_of(("memory", gpu_memory(card)), ("clock events", events))
         if facts:
             found.append(Section(f"{gpu_title(card)} now", facts=facts, tone="strong gpu"))
     return found

@@ -6,9 +6,11 @@ Labelled facts with hanging indents, and headings, are built from them.
 from __future__ import annotations
 
 import re
-import unicodedata
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+
+from rich.cells import cell_len
 
 Span = tuple[str, str]  # text and tone: words such as "dim", "good", "warning", "strong cpu"
 
@@ -20,19 +22,6 @@ NO_BREAK = "\u00a0"
 ASCII = {"  ±": " +-", "±": "+-", "°": "", ELLIPSIS: "~", NO_BREAK: " "} | dict(
     zip("─━╸█▌░", "-==##.", strict=True)
 )
-
-
-def cells_of(text: str) -> int:
-    """The width of `text` in a terminal: wide characters take two cells, combining ones none."""
-    if text.isascii():
-        return len(text)
-    return sum(_cells_of_character(character) for character in text)
-
-
-def _cells_of_character(character: str) -> int:
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 @dataclass(frozen=True)
@@ -58,7 +47,7 @@ class Text:
 
     @property
     def cell_length(self) -> int:
-        return sum(cells_of(text) for text, _ in self.spans)
+        return cell_len(self.plain)
 
     def part(self, start: int, end: int) -> Text:
         """The characters from `start` to before `end`, with their tones."""
@@ -114,15 +103,8 @@ def plain_lines(lines: Sequence[Text]) -> str:
 
 
 def _fitting(text: str, width: int) -> int:
-    """The number of leading characters that fit into `width` cells, but at least one."""
-    if text.isascii():
-        return width
-    used = 0
-    for number, character in enumerate(text):
-        used += _cells_of_character(character)
-        if used > width:
-            return number
-    return len(text)
+    """The number of leading characters that fit into `width` cells."""
+    return bisect_right(range(len(text)), width, key=lambda last: cell_len(text[: last + 1]))
 
 
 def _lines(text: str, width: int) -> Iterator[tuple[int, int]]:
@@ -133,11 +115,11 @@ def _lines(text: str, width: int) -> Iterator[tuple[int, int]]:
             yield start, end
             start = end = word.end()
             continue
-        if end > start and cells_of(text[start : word.end()]) > width:
+        if end > start and cell_len(text[start : word.end()]) > width:
             yield start, end
             start = word.start()
         end = word.end()
-        while cells_of(text[start:end]) > width:
+        while cell_len(text[start:end]) > width:
             cut = start + max(1, _fitting(text[start:end], width))
             cut = text.rfind(NO_BREAK, start, cut) + 1 or cut
             yield start, cut
@@ -163,9 +145,8 @@ def listed(label: str, texts: Iterable[str]) -> list[Fact]:
     return [fact(" " if number else label, text) for number, text in enumerate(texts)]
 
 
-def warning_fact(message: str, remedy: str) -> Fact:
-    """A warning and its remedy."""
-    return fact("! warning", f"{message}; {remedy}", "warning", label_tone="strong warning")
+def warning_fact(text: str) -> Fact:
+    return fact("! warning", text, "warning", label_tone="strong warning")
 
 
 def heading(title: str, width: int, tone: str = "strong") -> Text:
@@ -179,13 +160,14 @@ def facts_lines(facts: Sequence[Fact], width: int, label_width: int = LABEL_WIDT
     lines: list[Text] = []
     for entry in facts:
         indent = label_width if entry.label else 0
-        label = Text.of((entry.label.ljust(indent), entry.label_tone))
+        blank = " " * (indent - cell_len(entry.label))
+        label = Text.of((f"{entry.label}{blank}", entry.label_tone))
         for text in entry.text.wrap(max(10, width - indent)):
             lines.append(Text.of(label, text))
             label = Text.of(" " * indent)
     return lines
 
 
-def label_width(facts: Sequence[Fact]) -> int:
+def label_width(facts: Sequence[Fact], least: int = LABEL_WIDTH) -> int:
     """Cells for the longest label and a gap."""
-    return max([LABEL_WIDTH, *(len(entry.label) + 2 for entry in facts)])
+    return max([least, *(cell_len(entry.label) + 2 for entry in facts)])

@@ -12,7 +12,7 @@ from ...report.candidate import Candidate, Row
 from ...text import units
 from . import forest
 from .derived import RunView, row_title
-from .spans import Text
+from .spans import Span, Text
 from .table import UNLIMITED, Cell, Column, Line, texts_of
 from .words import (
     choice_word,
@@ -171,10 +171,8 @@ def run_columns(
 ) -> list[Column]:
     """The columns of a race with its plot; `marks` adds one for the symbols of the curves, `checks`
     one for the errors."""
-    counted = counted_columns(row)
-    if all(candidate.value is None for candidate in row.candidates):  # too few samples so far
-        counted = [replace(column, rank=8) for column in counted]
-    has_values = bool(counted) and counted[0].rank == 1
+    has_values = any(candidate.value is not None for candidate in row.candidates)
+    counted = [replace(each, rank=1 if has_values else 8) for each in counted_columns(row)]
     title, axis = PLOTTED.get(row.plan.objective, "Time"), forest.axis(run.behind(row))
     return [
         *([Column("mark", "")] if marks else []),
@@ -182,7 +180,7 @@ def run_columns(
         Column("speed", title, rank=3, minimum=16, maximum=72, bare=forest.VALUE - 1, head=axis),
         _RATE,
         *counted,
-        replace(MEDIAN, rank=5) if has_values else MEDIAN,
+        replace(MEDIAN, rank=5) if counted and has_values else MEDIAN,
         _N,
         *([_check_column(row)] if checks else []),
         STATE,
@@ -203,7 +201,7 @@ def _check_column(row: Row) -> Column:
 def raced_lines(
     row: Row,
     run: RunView,
-    marks: Mapping[str, Text] = {},
+    marks: Mapping[str, Span] = {},
     accepts: Callable[..., bool] = lambda *_: True,
 ) -> list[Line]:
     """A line for each candidate; those for reference only follow a heading.
@@ -228,7 +226,7 @@ def raced_lines(
     return lines
 
 
-def candidate_line(candidate: Candidate, row: Row, run: RunView, mark: Text | None = None) -> Line:
+def candidate_line(candidate: Candidate, row: Row, run: RunView, mark: Span | None = None) -> Line:
     """One candidate, with the cells of every table that shows it."""
     states, measured = state_texts(candidate, run), run.measured(candidate)
     if row.picks(candidate) and candidate.state == "ok":
@@ -237,7 +235,7 @@ def candidate_line(candidate: Candidate, row: Row, run: RunView, mark: Text | No
         "candidate": name_texts(candidate.case.id, run),
         "state": states,
         "accuracy": Text.of(accuracy_text(candidate)),
-        "mark": mark or Text(),
+        "mark": Text.of(mark or ""),
     }
     if measured.n:
         cells |= {

@@ -7,7 +7,8 @@ from ...contract import Case, kind_of
 from ...records.document import LargestBatch
 from ...records.reason import Reason
 from ...records.verdict import OPEN, SURE, Verdict
-from ...report.candidate import BARRED, WITHOUT_RESULT, Candidate, in_words
+from ...report.candidate import BARRED, WITHOUT_RESULT, Candidate
+from ...report.names import in_words
 from . import glyphs
 from .derived import RunView
 from .spans import Text, join

@@ -117,12 +117,10 @@ def _absences(cpu: Cpu, *, has_cpuinfo: bool) -> dict[str, str]:
     unread = "/proc/cpuinfo cannot be read" if linux else NOT_LINUX
     unsaid = "/proc/cpuinfo does not say" if has_cpuinfo else unread
     hidden = "sysfs does not show it, as in many virtual machines" if linux else NOT_LINUX
+    of_sysfs = "sockets physical_cores caches max_frequency_mhz numa_nodes smt efficiency_cores"
     reasons = {
-        **dict.fromkeys(("model", "vendor"), unsaid),
-        **dict.fromkeys(("sockets", "physical_cores"), hidden),
+        **dict.fromkeys(("model", "vendor", "isa"), unsaid),
+        **dict.fromkeys(of_sysfs.split(), hidden),
         "affinity_cores": "this system has no affinity mask to read",
-        "isa": unsaid,
-        **dict.fromkeys(("caches", "max_frequency_mhz", "numa_nodes"), hidden),
-        **dict.fromkeys(("smt", "efficiency_cores"), hidden),
     }
     return {n: why for n, why in reasons.items() if getattr(cpu, n) in (None, [], Isa())}

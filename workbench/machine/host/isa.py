@@ -13,19 +13,15 @@ from ...records.machine import Cpu
 X86 = ("x86_64", "AMD64", "i686")
 FASTEST_CLOCK_HZ = 6.5e9  # above any processor sold
 
-# Reduced precision -> the extensions; any one of them makes it native.
-_NATIVE = {
-    "fp16": (("avx512_fp16", "AVX512-FP16"),),
-    "bf16": (("avx512_bf16", "AVX512-BF16"), ("amx_bf16", "AMX"), ("bf16", "the BF16 extension")),
+# Reduced precision -> the extensions that make it native, each one alone: on x86, and on others.
+_NATIVE: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+    "fp16": ({"avx512_fp16": "AVX512-FP16"}, {}),
+    "bf16": ({"avx512_bf16": "AVX512-BF16", "amx_bf16": "AMX"}, {"bf16": "the BF16 extension"}),
     "int8": (
-        ("avx512_vnni", "AVX512-VNNI"),
-        ("avx_vnni", "AVX-VNNI"),
-        ("amx_int8", "AMX"),
-        ("asimddp", "dot products"),
-        ("i8mm", "I8MM"),
+        {"avx512_vnni": "AVX512-VNNI", "avx_vnni": "AVX-VNNI", "amx_int8": "AMX"},
+        {"asimddp": "dot products", "i8mm": "I8MM"},
     ),
 }
-_X86_ONLY = ("avx512_fp16", "avx512_bf16", "amx_bf16", "avx512_vnni", "avx_vnni", "amx_int8")
 
 # Operations per cycle and core by extension; the largest of those present counts.
 _PER_CYCLE = {
@@ -44,21 +40,21 @@ def native(precision: str, cpu: Cpu) -> bool:
 
 def having(precision: str, cpu: Cpu) -> str | None:
     """The extensions for `precision` that this CPU is known to have, in words; None if none."""
-    present = [name for field, name in _NATIVE.get(precision, ()) if getattr(cpu.isa, field)]
-    return " and ".join(dict.fromkeys(present)) or None
+    return " and ".join(name for name, has in _extensions(precision, cpu).items() if has) or None
 
 
 def lacking(precision: str, cpu: Cpu) -> str | None:
     """The extensions for `precision`, in words, if this CPU has none of them; None if it has one or
     if unknown."""
-    extensions = [
-        (getattr(cpu.isa, field), name)
-        for field, name in _NATIVE.get(precision, ())
-        if (field in _X86_ONLY) == (cpu.architecture in X86)
-    ]
-    if not extensions or any(present is not False for present, _ in extensions):
-        return None
-    return " or ".join(name for _, name in extensions)
+    known = _extensions(precision, cpu)
+    return " or ".join(known) if set(known.values()) == {False} else None
+
+
+def _extensions(precision: str, cpu: Cpu) -> dict[str, bool | None]:
+    """Whether this CPU has each extension of its architecture for `precision`; None: unknown."""
+    x86, others = _NATIVE.get(precision, ({}, {}))
+    names = x86 if cpu.architecture in X86 else others
+    return {name: getattr(cpu.isa, field) for field, name in names.items()}
 
 
 def bound_ops_per_s(precision: str, cpu: Cpu, threads: int) -> float | None:

@@ -2,7 +2,7 @@
 
 import os
 import platform
-import re
+from contextlib import suppress
 from pathlib import Path
 
 from ...records.machine import Os
@@ -35,18 +35,12 @@ def container(root: Path = Path("/")) -> str | None:
 
 
 def read_os(root: Path) -> Os:
-    return Os(
-        system=platform.system(),
-        release=platform.release(),
-        distribution=_distribution(root),
-        container=container(root),
-    )
+    return Os(platform.system(), platform.release(), _distribution(), container(root))
 
 
-def _distribution(root: Path) -> str | None:
+def _distribution() -> str | None:
     """PRETTY_NAME of os-release(5); the version on macOS."""
-    for file in ("etc/os-release", "usr/lib/os-release"):
-        if found := re.search(r"^PRETTY_NAME=(.*)", read_text(root / file), re.MULTILINE):
-            return found[1].strip().strip("\"'") or None
+    with suppress(OSError, UnicodeDecodeError):
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
     version = platform.mac_ver()[0]
     return f"macOS {version}" if version else None
