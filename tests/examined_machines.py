@@ -1,7 +1,5 @@
 """Machines and software for the tests of `workbench doctor`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

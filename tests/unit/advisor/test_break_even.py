@@ -1,7 +1,5 @@
 """The break-even points of a verdict: where two totals are level, and how firmly that is said."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Two earlier runs: words for their cases, changes of their verdicts, and doubts about them."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import msgspec

@@ -1,7 +1,5 @@
 """Which size to race next, and what the races at several sizes say together."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Checks of a machine and its stack, from good to broken."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

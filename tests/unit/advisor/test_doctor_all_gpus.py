@@ -1,7 +1,5 @@
 """The checks of `doctor --all-gpus`: GPUs slower than their equals, and the links."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

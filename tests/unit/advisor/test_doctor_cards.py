@@ -1,7 +1,5 @@
 """Checks of each card: what is a fault, and what is no complaint."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

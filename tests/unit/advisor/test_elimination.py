@@ -1,7 +1,5 @@
 """Which candidates leave a race."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import msgspec

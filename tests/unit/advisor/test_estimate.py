@@ -1,7 +1,5 @@
 """Between recorded sizes: never outside the neighbours, and as far off as it says."""
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Many machines, one advice: what is compared, and how surely."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A candidate beyond a limit of its scenario is measured once and never picked, with the reason."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from builders import case, events, scenario, steady

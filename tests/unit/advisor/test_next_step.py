@@ -1,7 +1,5 @@
 """The next step follows from what came out, and is never one that was taken already."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

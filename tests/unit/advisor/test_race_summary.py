@@ -1,7 +1,5 @@
 """The summary of a race follows from the report, live or from its document."""
 
-from __future__ import annotations
-
 import msgspec
 import recorded_model
 import simulated_lab

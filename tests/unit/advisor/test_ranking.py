@@ -1,7 +1,5 @@
 """The gains that a table of ranked candidates shows."""
 
-from __future__ import annotations
-
 import pytest
 from builders import case, events, steady
 

@@ -3,8 +3,6 @@
 Their words stand in `golden/sentences.txt`; here stand the facts that a sentence must not miss.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Which ways to better a leader join: fewer threads, more loaders while it waits, compiled code."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """When a race is over."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

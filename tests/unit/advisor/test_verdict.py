@@ -1,7 +1,5 @@
 """Verdicts follow from the report, and say `unknown` rather than guess."""
 
-from __future__ import annotations
-
 import math
 
 import msgspec

@@ -1,7 +1,5 @@
 """Devices that are not here answer from recorded runs, and from nothing else."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -1,7 +1,5 @@
 """Reasons not to race a case: bounds and gaps of instruction sets, slow precisions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Options that are set are written as a command line would have them."""
 
-from __future__ import annotations
-
 from workbench.planning.questions import ModelQuestion, OwnQuestion
 
 

@@ -1,7 +1,5 @@
 """The options of `advise --torch`, `--function` and `--command`: written down, and refused."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import warnings

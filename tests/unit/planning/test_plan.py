@@ -1,7 +1,5 @@
 """A checked request becomes rows and candidates, and what cannot be met is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

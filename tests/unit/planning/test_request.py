@@ -1,7 +1,5 @@
 """Requests are checked before anything runs, and can be written down again."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

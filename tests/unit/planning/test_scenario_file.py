@@ -1,7 +1,5 @@
 """A user's scenario file: every fault is one line with file, line and reason; nothing else."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Races eliminate slower candidates, keep ties, and err no more often than stated."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The statistics promise what their docstrings say."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

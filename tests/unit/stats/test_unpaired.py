@@ -1,7 +1,5 @@
 """Ratios of two runs: false alarms are as rare as promised, and a real change is found."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
