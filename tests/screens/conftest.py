@@ -1,10 +1,14 @@
 """The same terminal for every test, and a state folder of its own."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import scenes
-from stage import wait_for_idle
+from stage import press, settle, wait_for_idle
+from textual.app import App
+from textual.pilot import Pilot
 from textual.widgets import Input
 
 from workbench import catalog
@@ -27,6 +31,20 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The keys of the Runs screen delete: never the developer's runs."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+@pytest.fixture
+def pictured(snap_compare: Callable[..., bool], size: tuple[int, int]) -> Callable[..., bool]:
+    """`pictured(app, *keys)`: the screen after all events and these keys is as it was."""
+
+    def compare(app: App[Any], *keys: str) -> bool:
+        async def before(pilot: Pilot[Any]) -> None:
+            await settle(pilot)
+            await press(pilot, *keys)
+
+        return snap_compare(app, terminal_size=size, run_before=before)
+
+    return compare
 
 
 @pytest.fixture

@@ -245,25 +245,16 @@ async def test_m_starts_the_run_that_the_answer_proposes() -> None:
         assert "m Next step" not in text(pilot)
 
 
-async def test_a_terminal_that_is_too_small_says_so_in_one_line_and_grows_back() -> None:
-    async with settled(replayed(scenes.h200()), (20, 5)) as pilot:
-        assert text(pilot).strip() == "needs 40x10 or more"
-        await pilot.resize_terminal(30, 8)
-        await settle(pilot)
-        assert text(pilot).strip() == "needs 40x10 or more"
-        await pilot.resize_terminal(80, 24)
-        await settle(pilot)
-        assert "Scenario" in text(pilot)
-
-
-@pytest.mark.parametrize("key", ["question_mark", "n"])
-async def test_a_page_above_another_leaves_a_small_terminal_to_that_line(key: str) -> None:
+@pytest.mark.parametrize("keys", [(), ("question_mark",), ("n",)])
+async def test_a_terminal_that_is_too_small_says_so_in_one_line_and_grows_back(keys) -> None:
+    """Also below a page above another."""
     async with settled(replayed(scenes.h200()), (80, 24)) as pilot:
-        await press(pilot, key)
+        await press(pilot, *keys)
         before = text(pilot)
-        await pilot.resize_terminal(30, 8)
-        await settle(pilot)
-        assert text(pilot).strip() == "needs 40x10 or more"
+        for size in ((20, 5), (30, 8)):
+            await pilot.resize_terminal(*size)
+            await settle(pilot)
+            assert text(pilot).strip() == "needs 40x10 or more"
         await pilot.resize_terminal(80, 24)
         await settle(pilot)
         assert text(pilot) == before

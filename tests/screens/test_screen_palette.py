@@ -7,6 +7,7 @@ import scenes
 from stage import held, opened, press, replayed, settle, settled, text
 
 from screens.app import WorkbenchApp
+from screens.pages.palette import Entries
 from screens.widgets.table import Table
 from workbench import catalog
 from workbench.files import config
@@ -35,12 +36,11 @@ async def test_the_palette_finds_rows_screens_and_themes_and_a_theme_is_remember
     assert replayed(scenes.h200()).theme == "nord"
 
 
+def kinds(app: WorkbenchApp) -> set[str]:
+    return {entry.text.split(":")[0] for entry in Entries(app.screen)._entries()}
+
+
 async def test_the_palette_offers_workloads_and_recent_runs_only_between_runs() -> None:
-    from screens.pages.palette import Entries
-
-    def kinds(app: WorkbenchApp) -> set[str]:
-        return {entry.text.split(":")[0] for entry in Entries(app.screen)._entries()}
-
     app, _ = held(scenes.midway())
     async with settled(app, SIZE) as pilot:
         assert "Workload" not in kinds(app)
@@ -49,21 +49,16 @@ async def test_the_palette_offers_workloads_and_recent_runs_only_between_runs() 
 
 
 async def test_the_palette_tells_the_sizes_of_a_sweep_apart() -> None:
-    from screens.pages.palette import Entries
-
     async with settled(opened("run-sweep"), SIZE) as pilot:
         found = {entry.text for entry in Entries(pilot.app.screen)._entries()}
         assert {"Row: Matrix product, n=256", "Row: Matrix product, n=512"} <= found
 
 
 async def test_the_palette_opens_where_a_folder_of_workloads_is_gone(monkeypatch) -> None:
-    from screens.pages.palette import Entries
-
     app = replayed(scenes.cpu_only())
     monkeypatch.setenv(catalog.ENV, "/none/such")
-    async with settled(app, SIZE) as pilot:
-        kinds = {entry.text.split(":")[0] for entry in Entries(pilot.app.screen)._entries()}
-        assert {"Row", "Screen", "Theme"} <= kinds and "Workload" not in kinds
+    async with settled(app, SIZE):
+        assert {"Row", "Screen", "Theme"} <= kinds(app) and "Workload" not in kinds(app)
 
 
 async def test_an_earlier_run_opens_from_the_palette_and_the_last_result_is_not_lost(
