@@ -112,10 +112,7 @@ def begun() -> HeldFeed:
 
 @pytest.mark.parametrize(
     ("later", "again"),
-    [
-        (begun, False),
-        *((make, again) for make in (never_begun, refused) for again in (True, False)),
-    ],
+    [(begun, False), (never_begun, True), (never_begun, False), (refused, True), (refused, False)],
 )
 async def test_another_run_or_one_without_a_result_takes_no_output_away(later, again) -> None:
     feeds = [Feed(scenes.cpu_only()), later()]

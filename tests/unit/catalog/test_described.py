@@ -203,3 +203,12 @@ def test_an_interrupted_question_ends_its_child(monkeypatch: pytest.MonkeyPatch)
 def test_the_deadline_of_an_answer_has_bounds(monkeypatch, given: str, seconds: float) -> None:
     monkeypatch.setenv(DEADLINE_ENV, given)
     assert described._deadline_s() == seconds
+
+
+def test_a_folder_that_cannot_be_looked_at_is_named_and_leaves_the_backends(monkeypatch) -> None:
+    monkeypatch.delenv(catalog.ENV)
+    built_in = catalog.backends()
+    monkeypatch.setenv(catalog.ENV, "/" + 300 * "x")  # File name too long
+    assert catalog.backends() == built_in
+    with pytest.raises(WorkloadError, match="is not a folder that can be read"):
+        catalog.files()

@@ -110,15 +110,11 @@ def changed(value: Any, path: tuple[str | int, ...], new: object) -> None:
     value[path[-1]] = new
 
 
-def first_with(found: list[dict[str, Any]], name: str) -> int:
-    return next(place for place, each in enumerate(found) if each.get(name))
-
-
 @pytest.mark.parametrize("name", ["step_s", "over_step_s"])
 @pytest.mark.parametrize("value", [0, -1.0, 1e308, 1e-320])
 def test_absurd_durations_of_a_break_even_are_refused(tmp_path, name: str, value: float) -> None:
     document = json.loads(PRICED.read_text())
-    place = first_with(document["verdicts"], "payoffs")
+    place = next(n for n, verdict in enumerate(document["verdicts"]) if verdict.get("payoffs"))
     changed(document, ("verdicts", place, "payoffs", 0, name), value)
     with pytest.raises(JournalError, match=f"not a workbench document: {name} cannot be"):
         open_run(str(put(tmp_path / "x.json", json.dumps(document).encode())))
