@@ -9,7 +9,6 @@ from hypothesis import example, given, strategies as st
 from workbench.planning import scenarios
 from workbench.planning.scenario import Limits, Scenario
 from workbench.planning.usage import ScenarioError
-from workbench.text.sanitize import shown
 from workbench.text.toml_file import MOST_BYTES, TomlError, read
 
 MINIMAL = """\
@@ -213,11 +212,6 @@ def test_own_scenarios_replace_shipped_ones_of_the_same_id(tmp_path: Path) -> No
     assert set(everything) == {*scenarios.load(), "one"}
     assert everything["branching"].workload == "infer_mlp"
     assert scenarios.load_with(None) == (scenarios.load(), [])
-
-
-def test_a_message_is_one_short_line_whatever_it_quotes() -> None:
-    assert shown("a\x1b[31m\n\u202e") == r"a\x1b[31m\n\u202e"
-    assert len(shown("x" * 10**6)) < 400
 
 
 fields = [*Scenario.__struct_encode_fields__, "params.width", "quick.batch", "size.low", "x"]
