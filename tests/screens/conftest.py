@@ -1,7 +1,6 @@
-"""The same terminal for every test, and a state folder of its own."""
+"""The same terminal for every test, and pictures of it."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,12 +24,6 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("textual.app.wait_for_idle", wait_for_idle)
     # On a busy machine a picture may come after half a second, when a cursor is dark.
     monkeypatch.setattr(Input.cursor_blink, "_default", False)
-
-
-@pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The keys of the Runs screen delete: never the developer's runs."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
 @pytest.fixture

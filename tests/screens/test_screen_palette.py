@@ -1,9 +1,7 @@
 """The command palette: its entries, and the runs that open from it."""
 
-from pathlib import Path
-
-import pytest
 import scenes
+from kept_runs import keep
 from stage import held, opened, press, replayed, settle, settled, text
 
 from screens.app import WorkbenchApp
@@ -11,7 +9,6 @@ from screens.pages.palette import Entries
 from screens.widgets.table import Table
 from workbench import catalog
 from workbench.files import config
-from workbench.records.events import encode
 
 SIZE = (120, 40)
 
@@ -61,20 +58,15 @@ async def test_the_palette_opens_where_a_folder_of_workloads_is_gone(monkeypatch
         assert {"Row", "Screen", "Theme"} <= kinds(app) and "Workload" not in kinds(app)
 
 
-async def test_an_earlier_run_opens_from_the_palette_and_the_last_result_is_not_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "workbench" / "runs"
-    folder.mkdir(parents=True)
-    earlier = scenes.cpu_only()
-    (folder / f"{earlier[0].id}.jsonl").write_bytes(b"".join(encode(e) + b"\n" for e in earlier))
+async def test_an_earlier_run_opens_from_the_palette_and_the_last_result_is_not_lost() -> None:
+    earlier = keep("20261121-100000-bbbb", scenes.cpu_only())
     app = replayed(scenes.h200())
     async with settled(app, SIZE) as pilot:
         mine = app.session
-        app.read_run(folder / "gone.jsonl", app.show_run)
+        app.read_run(earlier.with_name("gone.jsonl"), app.show_run)
         await app.workers.wait_for_complete([w for w in app.workers if w.group == "read"])
         assert app.session is mine and app._notifications
-        app.read_run(folder / f"{earlier[0].id}.jsonl", app.show_run)
+        app.read_run(earlier, app.show_run)
         await app.workers.wait_for_complete([w for w in app.workers if w.group == "read"])
         await settle(pilot)
         assert app.session.replay and "recorded, done" in text(pilot)

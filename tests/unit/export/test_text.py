@@ -186,8 +186,7 @@ def test_warnings_that_differ_only_in_their_device_are_one() -> None:
     assert first.text.plain == "another process uses cuda:0, and 7 more; see which"
 
 
-def test_a_run_that_broke_off_says_so_and_no_candidate_waits(tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+def test_a_run_that_broke_off_says_so_and_no_candidate_waits() -> None:
     one, other = case("cpu-a"), case("cpu-b")
     cut = Report.of(events({one: steady(1.0), other: steady(2.0)})[:4])
     cut.apply(ev.CasePreparing(at_s=0.5, case=one.id))

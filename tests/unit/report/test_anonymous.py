@@ -45,9 +45,8 @@ SECRETS = (
 )
 
 
-@pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
     return tmp_path / "state" / "workbench"
 
 

@@ -23,8 +23,7 @@ LINES = [ev.encode(event) + b"\n" for event in RUN]
 
 
 @pytest.fixture(autouse=True)
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+def runs() -> Path:
     journal.runs_folder().mkdir(parents=True)
     return journal.runs_folder()
 

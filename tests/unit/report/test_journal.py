@@ -29,9 +29,8 @@ def encoded(found: list[ev.AnyEvent]) -> list[bytes]:
 LINES = encoded(RUN)
 
 
-@pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+@pytest.fixture
+def state() -> Path:
     return journal.runs_folder()
 
 
