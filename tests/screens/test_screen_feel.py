@@ -1,8 +1,5 @@
 """Palette, sorting, themes, notices, small terminals, and keys pressed at random."""
 
-import tomllib
-from pathlib import Path
-
 import pytest
 import scenes
 from rich.color import Color as RichColor
@@ -274,65 +271,6 @@ async def test_the_key_for_more_is_named_while_there_is_more(keys: tuple[str, ..
                 assert ("pgdn More" in text(pilot).splitlines()[-1]) == more, size
                 seen.add(more)
     assert seen == {True, False}
-
-
-def test_an_unknown_key_and_a_wrong_type_are_a_line_each_and_lose_nothing() -> None:
-    config.path().parent.mkdir(parents=True)
-    config.path().write_text('# mine\ncolour = 3\nbudget = "long"\ntheme = "nord"\n')
-    values, wrong = config.load()
-    assert values == {"theme": "nord"} and len(wrong) == 2
-    assert "unknown key 'colour'" in wrong[0] and "budget takes seconds" in wrong[1]
-    config.assign("budget", "30")
-    assert config.load()[0] == {"theme": "nord", "budget": 30.0}
-    assert "# mine\ncolour = 3\n" in config.path().read_text()
-    config.assign("theme", None)
-    assert tomllib.loads(config.path().read_text()) == {"colour": 3, "budget": 30.0}
-
-
-@pytest.mark.parametrize("content", [b"colour =", b"\xff\xfe", b"a = " + b"[" * 5000])
-def test_a_file_that_cannot_be_read_is_one_line_and_stays(content: bytes) -> None:
-    config.path().parent.mkdir(parents=True)
-    config.path().write_bytes(content)
-    values, wrong = config.load()
-    assert values == {} and len(wrong) == 1 and "\n" not in wrong[0]
-    with pytest.raises(config.ConfigError):
-        config.assign("theme", "nord")
-    assert config.path().read_bytes() == content
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("budget", "nan"),
-        ("budget", "-1"),
-        ("budget", "x"),
-        ("theme", ""),
-        ("prices", "a,,b"),
-        ("budget", "0.5"),
-        ("budget", "90000"),
-        ("prices", "banana"),
-        ("prices", "cpu=x"),
-        ("prices", "cpu=0"),
-        ("prices", "cpu=10000000000"),
-        ("prices", "cpu=1,cpu=2"),
-        ("prices", "foo:0=1"),
-    ],
-)
-def test_a_wrong_value_is_refused(key: str, value: str) -> None:
-    with pytest.raises(config.ConfigError, match=key):
-        config.assign(key, value)
-    assert not config.path().exists()
-
-
-def test_a_linked_file_keeps_its_link_and_an_unreadable_one_is_named(tmp_path: Path) -> None:
-    config.path().parent.mkdir(parents=True)
-    config.path().symlink_to(tmp_path / "mine.toml")
-    (tmp_path / "mine.toml").write_text("budget = 30\n")
-    config.assign("theme", "nord")
-    assert config.path().is_symlink() and config.load()[0] == {"theme": "nord", "budget": 30}
-    (tmp_path / "mine.toml").write_bytes(b"\xff")
-    with pytest.raises(config.ConfigError, match=r"config\.toml is not UTF-8"):
-        config.assign("theme", "nord")
 
 
 async def test_the_palette_offers_the_next_step_from_above_the_screen() -> None:
