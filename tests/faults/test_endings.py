@@ -98,6 +98,17 @@ def ended(process: subprocess.Popen[str]) -> dict:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_ends_the_run_with_a_valid_partial_document(start, number) -> None:
+    process = start(*LONG)
+    at_work(process)
+    process.send_signal(number)
+    document = ended(process)
+    assert {m["status"] for m in document["measurements"]} == {"cancelled"}
+    (cut,) = (warning for warning in document["warnings"] if warning["code"] == "cut_short")
+    assert cut["remedy"] == "run it again"  # no row is complete, so it cannot be resumed
+
+
+@pytest.mark.parametrize("number", SIGNALS)
 def test_one_signal_ends_a_detection_that_waits_for_a_silent_interpreter(
     start, silent: Path, number: signal.Signals
 ) -> None:
