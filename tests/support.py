@@ -1,5 +1,6 @@
 """Real child processes for tests: the command line, and an engine to watch."""
 
+import json
 import os
 import re
 import signal
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import schemas
@@ -93,6 +95,14 @@ class Cli:
         )
         schemas.check_output(arguments, done.stdout)
         return done
+
+
+def printed(done: subprocess.CompletedProcess[str], exit_code: int = 0) -> dict[str, Any]:
+    """The JSON that a command has printed."""
+    assert done.returncode == exit_code, done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
 
 class LiveEngine:

@@ -3,10 +3,19 @@
 from typing import Any
 
 from workbench import catalog
-from workbench.contract import Case, Setup
+from workbench.contract import Case, Setup, Task
 
 
 def prepared(case: Case, seed: int = 0, setup: Setup | None = None) -> Any:
     task = catalog.load(case.workload).prepare(case, setup or Setup(seed=seed))
     task.activate()
     return task
+
+
+def losses(task: Task, steps: int) -> list[float | None]:
+    """The loss after each of so many further steps."""
+    found = []
+    for _ in range(steps):
+        task.step()
+        found.append(task.loss())
+    return found

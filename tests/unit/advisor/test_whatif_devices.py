@@ -11,10 +11,12 @@ from workbench.advisor import whatif_devices
 from workbench.advisor.recordings import load
 from workbench.advisor.verdict import decide
 from workbench.advisor.whatif import sentence
+from workbench.assets import path
 from workbench.contract import Case
 from workbench.export.json import dump
 from workbench.export.text import run_text
 from workbench.planning.plan import resolve
+from workbench.planning.questions import ModelQuestion
 from workbench.planning.request import Request
 from workbench.planning.usage import UsageError
 from workbench.records import events as ev
@@ -320,15 +322,11 @@ def test_the_text_of_a_run_has_a_line_for_each() -> None:
 
 
 def test_a_users_model_has_no_recordings() -> None:
-    from workbench.planning.questions import ModelQuestion
-
     request = Request(model=ModelQuestion(file="m.onnx"), what_if=("h200",))
     with pytest.raises(UsageError, match="--what-if"):
         resolve(request, ROWS)
 
 
 def test_the_recordings_of_the_program_are_usable() -> None:
-    from workbench.assets import path
-
     _, warnings = load([path("recordings")])
     assert warnings == []

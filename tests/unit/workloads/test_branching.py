@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from tasks import prepared
 
@@ -62,8 +63,6 @@ def test_a_forest_of_onnx_runtime_that_answers_wrongly_is_found() -> None:
 
 
 def test_the_model_has_only_nodes_that_paths_reach() -> None:
-    import onnx
-
     grown = grow(trees=40, depth=8, seed=0)
     model = onnx.load_model_from_string(forest.ensemble(grown, 4))
     onnx.checker.check_model(model)

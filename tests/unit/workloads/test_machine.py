@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from checking import checked
 from tasks import prepared
 
 from workbench import catalog
 from workbench.contract import Case, Setup, WorkloadError
+from workbench.worker.block import time_sample
 from workloads import matmul_cold
 
 
@@ -82,8 +84,6 @@ def test_a_product_that_torch_refuses_is_a_reason_with_a_remedy() -> None:
 
 
 def test_running_out_of_memory_is_not_a_refusal_of_int8() -> None:
-    import torch
-
     task = prepared(case_of("matmul", precision="int8", n=64))
 
     def run_out(a, b, out):
@@ -195,8 +195,6 @@ def test_a_launch_declares_whether_it_is_waited_for(wait: str) -> None:
 
 @pytest.mark.cuda
 def test_events_and_the_hosts_clock_agree_on_a_real_gpu() -> None:
-    from workbench.worker.block import time_sample
-
     task = prepared(case_of("matmul", "cuda:0", n=4096))
     time_sample(task, 10, task.device_timer())
     sample = time_sample(task, 50, task.device_timer())

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from checking import fails_with
 from PIL import Image
 
@@ -142,8 +143,6 @@ def test_pictures_in_another_order_are_found() -> None:
 
 @pytest.mark.parametrize("factor", [1.01, float("nan")])
 def test_a_loss_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
-    import torch
-
     task = feeding()
     right = torch.nn.functional.cross_entropy
 
@@ -342,8 +341,6 @@ def test_every_candidate_makes_the_same_input(backend, mode, kind, image) -> Non
 
 @pytest.mark.parametrize("mode", [None, "uint8"])
 def test_resizing_without_antialiasing_is_found(mode: str | None, monkeypatch) -> None:
-    import torch
-
     right = torch.nn.functional.interpolate
     monkeypatch.setattr(
         torch.nn.functional,

@@ -4,12 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from checking import checked, fails_with
 from tasks import prepared
 
 from workbench import catalog
 from workbench.contract import Case, Setup, Task
 from workloads._shared import product
+from workloads._shared.torch_task import device_of
 
 GEMM = catalog.load("gemm")
 SHAPES = [(1, 1, 1, 1), (1, 1, 300, 200), (1, 40, 1, 30), (3, 5, 7, 9), (20, 32, 16, 64)]
@@ -142,10 +144,6 @@ def test_sizes_that_torch_refuses_are_a_reason_with_a_remedy() -> None:
 def test_a_gpu_offers_a_precision_from_its_generation_on(
     monkeypatch: pytest.MonkeyPatch, precision: str, capability: tuple[int, int], offered: bool
 ) -> None:
-    import torch
-
-    from workloads._shared.torch_task import device_of
-
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from checking import fails_with
+from torch.utils.flop_counter import FlopCounterMode
 
 from workbench import catalog
 from workbench.contract import Case, Setup, Task, WorkloadError
@@ -103,8 +104,6 @@ def test_sizes_start_at_4_kib(size: str) -> None:
 
 
 def test_a_product_runs_during_the_copy_and_is_counted() -> None:
-    from torch.utils.flop_counter import FlopCounterMode
-
     case = case_of(compute="yes")
     task: Any = prepared(case)
     with FlopCounterMode(display=False) as counter:

@@ -12,6 +12,7 @@ from checking import fails_with
 from workbench.contract import Case, Setup, WorkloadError
 from workbench.process import children
 from workbench.records.code import CodeFacts
+from workbench.worker.block import run_block, warm_up
 from workbench.worker.code import COMMAND
 from workbench.worker.worker import Worker
 from workloads.own import command
@@ -196,8 +197,6 @@ def test_a_program_that_is_not_executable_has_its_remedy(code, tmp_path) -> None
 
 
 def test_each_sample_is_a_whole_run(code) -> None:
-    from workbench.worker.block import run_block, warm_up
-
     task = _task(code, "-c pass")
     warmed = warm_up(task, latency=False, seconds=0.05)
     assert warmed.iterations == 1

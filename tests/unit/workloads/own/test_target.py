@@ -1,5 +1,6 @@
 """Names of the user's objects, and errors of the user's code."""
 
+import statistics
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -31,8 +32,6 @@ def test_a_dotted_attribute_of_a_module_is_found(code) -> None:
     ],
 )
 def test_a_wrong_name_is_one_line_with_near_ones(code, target: str, text: str, hint: str) -> None:
-    import statistics
-
     assert statistics.mean, "loaded, as in a worker"
     with fails_with("bad_target", text, hint=hint):
         resolve(code(target))
