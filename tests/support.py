@@ -121,7 +121,6 @@ class LiveEngine:
 
     def until(self, kind: type, count: int = 1) -> ev.AnyEvent:
         """Read events up to the `count`-th of `kind` from now, and return it."""
-        assert self.process.stdout is not None
         for line in self.process.stdout:
             schemas.checked_events([line])
             event = ev.decode(line)
@@ -144,7 +143,6 @@ class LiveEngine:
         self.process.stdin.flush()
 
     def errors(self) -> str:
-        assert self.process.stderr is not None
         return self.process.stderr.read().decode()
 
     @property

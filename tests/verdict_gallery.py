@@ -74,7 +74,6 @@ def _hidden() -> Verdict:
 
 def _unclear() -> Verdict:
     built = report({CPU: steady(1.0)})
-    assert built.machine is not None
     crashed = CudaDriver(False, 0, Reason("crashed", "libcuda crashed", "update the driver"))
     built.machine = msgspec.structs.replace(built.machine, cuda=crashed)
     return decide(built, ROW)

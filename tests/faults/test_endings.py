@@ -76,7 +76,6 @@ def start(environment: dict[str, str]) -> Iterator[object]:
 
 def at_work(process: subprocess.Popen[str]) -> None:
     """Return once a worker has started."""
-    assert process.stderr is not None
     for line in process.stderr:
         if re.search(r"worker +cpu/numpy", line):
             return

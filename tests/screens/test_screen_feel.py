@@ -93,7 +93,6 @@ async def test_drawn_times_sort_too() -> None:
         await press(pilot, "2", "greater_than_sign", "greater_than_sign")
         assert "Time▲" in text(pilot)
         row = app.screen.row
-        assert row is not None
         behind = {name: ratio.value for name, ratio in app.session.behind(row).items()}
         shown = [line.key for line in app.screen.query_one(Table)._shown.lines]
         known = [behind[key] for key in shown if key in behind]

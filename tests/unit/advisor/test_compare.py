@@ -191,7 +191,6 @@ def test_the_answer_to_another_question_is_no_change() -> None:
     sides = side("A", {ONE: 1.0, TWO: 1.03}), side("B", {ONE: 1.3, TWO: 1.0})
     (changed,) = compared(*sides, None).verdicts
     row = sides[1].report.rows["row"]
-    assert row.verdict is not None
     latency = msgspec.structs.replace(row.verdict, objective="latency")
     row.verdict, was = latency, row.verdict
     (asked,) = compared(*sides, None).verdicts
@@ -204,7 +203,6 @@ def test_the_answer_to_another_question_is_no_change() -> None:
 def test_a_pick_has_no_ratio_to_itself() -> None:
     sides = side("A", {ONE: 1.0, TWO: 2.0}), side("B", {ONE: 1.0, TWO: 2.0})
     row = sides[1].report.rows["row"]
-    assert row.verdict is not None
     row.verdict = msgspec.structs.replace(row.verdict, choice="either")
     (verdict,) = compared(*sides, None).verdicts
     assert (verdict.word, verdict.ci95) == ("AMBIGUOUS", (None, None))
@@ -239,7 +237,6 @@ def test_a_run_with_a_simulated_device_is_flagged() -> None:
 
 def of_version(version: str) -> Report:
     found = report({ONE: steady(1.0)})
-    assert found.started is not None
     tool = msgspec.structs.replace(found.started.tool, version=version)
     found.started = msgspec.structs.replace(found.started, tool=tool)
     return found
@@ -262,7 +259,6 @@ def test_two_machines_are_noticed() -> None:
 
 def test_a_machine_stays_the_same_where_a_run_may_use_less_of_it() -> None:
     here, less = side("A", {ONE: 1.0}), report({ONE: steady(1.0)})
-    assert less.machine is not None
     cpu = msgspec.structs.replace(less.machine.cpu, affinity_cores=2, usable_physical_cores=1)
     posed = [msgspec.structs.replace(machine("fake:0").gpus[0], simulated=True)]
     less.machine = msgspec.structs.replace(less.machine, cpu=cpu, gpus=posed)

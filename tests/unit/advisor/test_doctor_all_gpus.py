@@ -37,7 +37,6 @@ def test_a_slow_gpu_is_found_next_to_one_of_a_faster_model() -> None:
     names = [f"cuda:{number}" for number in range(3)]
     steps_s = dict(zip(names, (0.3, 1.0, 1.4), strict=True))
     found = Report.of(events({case(f"{n}-a"): steady(s) for n, s in steps_s.items()}, gpus=names))
-    assert found.machine is not None
     first, *others = found.machine.gpus
     faster = msgspec.structs.replace(first, name="Another GPU")
     found.machine = msgspec.structs.replace(found.machine, gpus=[faster, *others])

@@ -24,9 +24,7 @@ BEATEN = Reason("beaten", "2.00x slower than cpu torch fp32 t8")
 
 
 def summary(report: Report, row: str = "row") -> RaceSummary:
-    found = summarise(report.rows[row])
-    assert found is not None
-    return found
+    return summarise(report.rows[row])
 
 
 def eliminated(after: int) -> list[ev.AnyEvent]:

@@ -89,7 +89,6 @@ def test_where_nothing_was_measured_all_are_counted_and_nothing_is_the_basis() -
 def test_the_interval_that_decides_is_given_where_it_alone_decides() -> None:
     found = GALLERY["an interval adjusted for looks"]()
     assert found.choice == "unknown"
-    assert found.device_ratio_ci95 is not None
     assert found.device_ratio_ci95[1] < 1
     assert "Adjusted for repeated looks, the interval is 0.98-1.31 and" in found.reasons[0]
     assert "budget" not in found.reasons[0]

@@ -174,7 +174,6 @@ def test_the_reason_of_another_form_says_so_once() -> None:
     row.report.candidates[first.id].reason = late
     for form in (other, third):  # the second is refused as the first was
         refused = row.report.candidates[form.id].reason = row.preparation.refusals.of(form, RUN_S)
-        assert refused is not None
         assert refused.message == "no answer within 20 s (in another form)"
 
 

@@ -47,7 +47,6 @@ def test_a_healthy_gpu_is_read_completely(stub: StubDriver) -> None:
     assert gpu.clock_event_reasons == ["gpu_idle", "sw_power_cap", "bit_0x800"]
     assert (gpu.ecc, gpu.mig, gpu.persistence) == (True, False, True)
     assert gpu.compute_mode == "default"
-    assert gpu.processes is not None
     assert [(p.pid, p.used_memory_bytes) for p in gpu.processes] == [(4711, 2048), (4712, None)]
 
 
@@ -279,7 +278,6 @@ def test_a_lost_gpu_on_which_both_hang_costs_one_deadline(monkeypatch: pytest.Mo
     monkeypatch.setattr(probe_client.time, "monotonic", lambda: clock[0])
     nvml, gpus, cuda = GpuProbes().collect(30.0)
     assert clock == [130.0] and gpus == []
-    assert nvml.reason is not None and cuda.driver.reason is not None
     assert nvml.reason.code == "nvml_hung" and cuda.driver.reason.code == "cuda_hung"
     assert "within 30 s" in cuda.driver.reason.message
 

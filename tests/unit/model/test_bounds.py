@@ -48,7 +48,6 @@ def test_rows_of_one_sample_count_as_one_input() -> None:
 @pytest.mark.parametrize("limit", [0.5, 0.1, 0.01])
 def test_the_fewest_inputs_are_those_that_can_meet_the_limit(limit: float) -> None:
     count = bounds.fewest("disagreement", limit)
-    assert count is not None
     met = bounds.upper(*classes(*[True] * count), "disagreement", bounds.CHECK)
     assert met <= limit
     fewer = bounds.upper(*classes(*[True] * (count - 1)), "disagreement", bounds.CHECK)

@@ -25,7 +25,6 @@ def kept(name: str) -> OpenedRun:
 
 
 def version_of(old: OpenedRun) -> str:
-    assert old.report.started is not None
     return old.report.started.tool.version
 
 

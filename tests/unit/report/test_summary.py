@@ -30,7 +30,6 @@ def test_the_lead_is_that_of_the_device_where_both_raced() -> None:
     seen = set()
     for verdict in Report.of(scenes.h200()).verdicts:
         ratio, bounds = verdict.device_ratio, verdict.device_ratio_ci95
-        assert ratio is not None and bounds is not None
         on_gpu = verdict.pick == verdict.best_gpu
         seen.add(on_gpu)
         lead, ci95 = verdict.lead

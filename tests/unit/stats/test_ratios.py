@@ -294,5 +294,4 @@ def test_a_start_up_has_a_confidence_of_its_own() -> None:
     fast.spread = slow.spread = 0.1
     usual = ratios.ratio_between(slow, fast)
     strict = ratios.ratio_between(slow, fast, of_start_ups=1 - 0.05 / 12)
-    assert usual is not None and strict is not None
     assert strict.low < usual.low < usual.value == strict.value < usual.high < strict.high
