@@ -9,15 +9,7 @@ from machines import h200
 from workbench.advisor import doctor
 from workbench.advisor.doctor import Check, Examination
 from workbench.machine.packages.trials import Trial
-from workbench.records.machine import (
-    CudaDriver,
-    Gpu,
-    Machine,
-    Nvml,
-    Package,
-    Pcie,
-    Software,
-)
+from workbench.records.machine import CudaDriver, Gpu, Machine, Nvml, Package, Pcie, Software
 
 CPU = "CPUExecutionProvider"
 CUDA = "CUDAExecutionProvider"

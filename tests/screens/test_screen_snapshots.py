@@ -55,11 +55,7 @@ PICTURES: dict[str, tuple[Make, str, Sequence[tuple[int, int] | None]]] = {
     "run_with_loss_curves": (going(scenes.training_midway), "2", BOTH),
     "run_with_99th_percentiles": (done(scenes.h200), "2 right", MOSTLY_SMALL),
     "run_paused": (going(scenes.midway), "2 space", ONLY_SMALL),
-    "run_with_the_curves_of_a_sweep": (
-        done(scenes.sweep),
-        "left_square_bracket down down",
-        BOTH,
-    ),
+    "run_with_the_curves_of_a_sweep": (done(scenes.sweep), "left_square_bracket down down", BOTH),
     "run_with_growing_curves": (going(lambda: scenes.sweep_at(512)), "", MOSTLY_SMALL),
     "run_with_curves_in_sixteen_colours": (done(scenes.sweep), "", ONLY_SMALL),
     "run_with_a_search_for_the_largest_batch": (going(scenes.largest_batch), "", MOSTLY_SMALL),

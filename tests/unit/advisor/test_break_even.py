@@ -228,11 +228,7 @@ def test_whole_runs_are_called_runs() -> None:
 
 
 @given(
-    st.floats(0, 1e6),
-    st.floats(0, 1e6),
-    st.floats(1e-9, 1e4),
-    st.floats(1e-9, 1e4),
-    st.booleans(),
+    st.floats(0, 1e6), st.floats(0, 1e6), st.floats(1e-9, 1e4), st.floats(1e-9, 1e4), st.booleans()
 )
 def test_every_payoff_can_be_said(fixed, over_fixed, step, over_step, known: bool) -> None:
     steps = break_even(fixed, step, over_fixed, over_step)

@@ -59,9 +59,7 @@ def test_proven_changes_come_first_then_the_largest() -> None:
 
 
 @pytest.mark.parametrize(("fail_on", "beyond"), [(None, False), (0.05, True), (0.3, False)])
-def test_a_case_is_beyond_the_limit_if_its_whole_interval_is(
-    fail_on: float | None, beyond: bool
-) -> None:
+def test_a_case_is_beyond_the_limit_if_its_whole_interval_is(fail_on, beyond) -> None:
     assert only(against({ONE: 1.0}, {ONE: 1.3}, fail_on)).beyond is beyond
     assert not only(against({ONE: 1.0}, {ONE: 0.5}, fail_on)).beyond
 
@@ -175,9 +173,7 @@ def test_the_noise_of_one_case_widens_all_of_its_run() -> None:
     [({ONE: 1.3, TWO: 1.0}, "CHANGED"), ({ONE: 1.04, TWO: 1.03}, "AMBIGUOUS")],
     ids=["reversed", "a coin toss"],
 )
-def test_another_pick_is_a_change_if_the_intervals_are_disjoint(
-    after: dict[Case, float], word: str
-) -> None:
+def test_another_pick_is_a_change_if_the_intervals_are_disjoint(after, word) -> None:
     found = against({ONE: 1.0, TWO: 1.03}, after)
     (verdict,) = found.verdicts
     assert (verdict.scenario, verdict.word) == ("row", word)

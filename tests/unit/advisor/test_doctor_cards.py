@@ -1,7 +1,5 @@
 """Checks of each card: what is a fault, and what is no complaint."""
 
-from typing import Any
-
 import msgspec
 import pytest
 from examined_machines import HEALTHY, ON_GPU, bad, software, with_gpu
@@ -9,13 +7,7 @@ from examined_machines import HEALTHY, ON_GPU, bad, software, with_gpu
 from workbench.advisor.doctor import examine
 from workbench.machine.nvidia.driver_errors import nvml_text
 from workbench.machine.nvidia.gpu_fields import with_reasons
-from workbench.records.machine import (
-    Gpu,
-    GpuProcess,
-    Nvml,
-    Os,
-    Pcie,
-)
+from workbench.records.machine import Gpu, GpuProcess, Nvml, Os, Pcie
 
 
 @pytest.mark.parametrize(
@@ -35,9 +27,7 @@ from workbench.records.machine import (
         ({"device": None}, "warn", "cannot be used"),
     ],
 )
-def test_each_sign_of_a_card_that_is_not_as_it_should_be(
-    changes: dict[str, Any], status: str, message: str
-) -> None:
+def test_each_sign_of_a_card_that_is_not_as_it_should_be(changes, status, message) -> None:
     card = msgspec.structs.replace(HEALTHY, **changes)
     found = examine(with_gpu(card), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
     check = bad(found)[card.device or "gpu 0"]
@@ -114,9 +104,7 @@ def test_cards_that_one_setting_hides_are_one_finding() -> None:
         ({"pcie": Pcie(1, 4, 1, 16, 5), "virtualization": "vgpu"}, None),
     ],
 )
-def test_what_a_guest_cannot_know_or_change_is_no_complaint(
-    changes: dict[str, Any], container: str | None
-) -> None:
+def test_what_a_guest_cannot_know_or_change_is_no_complaint(changes, container) -> None:
     card = msgspec.structs.replace(HEALTHY, **changes)
     guest = with_gpu(card, os=Os("Linux", "6.1", None, container))
     found = examine(guest, software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
@@ -153,9 +141,7 @@ def test_mps_shares_an_exclusive_card() -> None:
         ({"compute_mode": "prohibited"}, "cuda:0", "-c DEFAULT"),
     ],
 )
-def test_a_card_that_torch_cannot_use_fails(
-    changes: dict[str, Any], name: str, remedy: str
-) -> None:
+def test_a_card_that_torch_cannot_use_fails(changes, name, remedy) -> None:
     card = msgspec.structs.replace(HEALTHY, **changes)
     found = examine(with_gpu(card), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
     assert found.failed and remedy in (bad(found)[name].remedy or "")

@@ -65,9 +65,7 @@ def test_the_99th_percentile_counts_where_it_is_the_objective() -> None:
         ([[0.005] * 33 + [0.1]] * 3, True),
     ],
 )
-def test_one_stall_in_few_samples_says_nothing_of_the_99th_percentile(
-    blocks: list[list[float]], leaves: bool
-) -> None:
+def test_one_stall_in_few_samples_says_nothing_of_the_99th_percentile(blocks, leaves) -> None:
     row = scenario(objective="latency_p99", limits=Limits(latency_ms=20.0))
     assert bool(leaving(measured({A: blocks}, row), row)) is leaves
 
@@ -132,9 +130,7 @@ def test_no_candidate_within_the_limits_is_unknown_with_that_reason() -> None:
 @pytest.mark.parametrize(
     ("limit_ms", "choice"), [(1500.0, "cpu"), (500.0, "unknown"), (3000.0, "cpu")]
 )
-def test_where_one_device_exceeds_the_limits_the_other_is_chosen(
-    limit_ms: float, choice: str
-) -> None:
+def test_where_one_device_exceeds_the_limits_the_other_is_chosen(limit_ms, choice) -> None:
     row = scenario(limits=Limits(latency_ms=limit_ms))
     found = decide(measured({A: steady(1.0), GPU: steady(2.0)}, row, gpus=["cuda:0"]), row)
     assert found.choice == choice
@@ -167,9 +163,7 @@ def test_a_gpu_without_a_value_leaves_and_is_not_picked(objective: str) -> None:
 
 
 @pytest.mark.parametrize(("mib", "word"), [(101, "tie"), (105, "likely"), (130, "sure")])
-def test_a_peak_of_memory_was_observed_once_however_many_rounds_there_are(
-    mib: int, word: str
-) -> None:
+def test_a_peak_of_memory_was_observed_once_however_many_rounds_there_are(mib, word) -> None:
     row = scenario(objective="memory")
     blocks, peaks = {A: steady(1.0, 20), B: steady(1.0, 20)}, {A.id: 100, B.id: mib}
     found = decide(measured(blocks, row, peaks=peaks), row)
@@ -210,9 +204,7 @@ def test_the_only_device_within_a_limit_wins_only_where_no_chance_decides() -> N
 
 
 @pytest.mark.parametrize(("objective", "steps"), [("latency", 2), ("latency_p99", 30)])
-def test_a_device_all_of_whose_steps_exceed_the_limit_needs_no_interval(
-    objective: str, steps: int
-) -> None:
+def test_a_device_all_of_whose_steps_exceed_the_limit_needs_no_interval(objective, steps) -> None:
     row = scenario(objective=objective, limits=Limits(latency_ms=20.0))
     blocks = {A: [[0.061] * steps], GPU: [[0.002] * 50] * 5}
     verdict = decide(measured(blocks, row, gpus=["cuda:0"]), row)

@@ -40,10 +40,7 @@ from workbench.records.reason import NO_TIME, Reason
         ("an unclear GPU", "Update the driver."),
         ("loading limits", "Make loading cheaper"),
         ("launches limit", "`workbench run work --set of=a --batch 8..256 --device gpu`"),
-        (
-            "noise on a busy machine",
-            "quiet machine and with a larger budget",
-        ),
+        ("noise on a busy machine", "quiet machine and with a larger budget"),
         ("memory limits both", "such as bf16 or int8"),
     ],
 )

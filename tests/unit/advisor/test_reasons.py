@@ -98,9 +98,7 @@ def test_the_interval_that_decides_is_given_where_it_alone_decides() -> None:
     ("ended_by", "choice"),
     [("decided", "unknown"), ("cancelled", "unknown"), ("budget", "cpu"), ("rounds", "cpu")],
 )
-def test_the_last_look_decides_only_where_no_earlier_one_ended_the_race(
-    ended_by: str, choice: str
-) -> None:
+def test_the_last_look_decides_only_where_no_earlier_one_ended_the_race(ended_by, choice) -> None:
     built = report({CPU: [[1.0], [1.12]] * 3, GPU: [[1.2]] * 6}, gpus=["cuda:0"])
     built.rows["row"].ended_by = ended_by
     assert decide(built, ROW).choice == choice

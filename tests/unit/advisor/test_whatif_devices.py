@@ -32,9 +32,7 @@ pytestmark = pytest.mark.usefixtures("recordings_folder")
 # ----------------------------------------------------------------- recorded
 
 
-def test_the_fastest_admissible_candidate_of_the_same_size_is_the_answer(
-    recordings_folder: Path,
-) -> None:
+def test_the_fastest_admissible_candidate_of_the_same_size_is_the_answer(recordings_folder) -> None:
     cases = {
         matmul(4096): 4e-3,
         matmul(4096, "bf16"): 1e-3,
@@ -112,9 +110,7 @@ def test_time_to_result_includes_the_recorded_set_up(recordings_folder: Path) ->
 
 
 @pytest.mark.parametrize("objective", ["memory", "energy", "cost"])
-def test_objectives_other_than_time_are_not_compared(
-    recordings_folder: Path, objective: str
-) -> None:
+def test_objectives_other_than_time_are_not_compared(recordings_folder, objective: str) -> None:
     put(recordings_folder, document({matmul(4096): 1.0}))
     assert ask_as(objective).missing.code == "objective"
 

@@ -107,9 +107,7 @@ def test_a_wrong_value_is_refused(key: str, value: str) -> None:
     assert not config.path().exists()
 
 
-def test_a_linked_file_keeps_its_link_and_an_unreadable_one_is_named(
-    file: Path, tmp_path: Path
-) -> None:
+def test_a_linked_file_keeps_its_link_and_an_unreadable_one_is_named(file: Path, tmp_path) -> None:
     file.symlink_to(tmp_path / "mine.toml")
     (tmp_path / "mine.toml").write_text("budget = 30\n")
     config.assign("theme", "nord")

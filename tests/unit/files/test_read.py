@@ -90,11 +90,7 @@ def test_a_document_a_journal_and_a_line_have_a_limit(tmp_path: Path, monkeypatc
 def test_nesting_without_end_is_refused(tmp_path: Path, nested: str) -> None:
     document = json.dumps(json.loads(PRICED.read_text()))[:-1] + f', "later": {nested}'
     first = ev.encode(eventful()[0]).decode()
-    for name, content in {
-        "a.json": nested,
-        "b.json": document,
-        "c.jsonl": f"{nested}\n",
-    }.items():
+    for name, content in {"a.json": nested, "b.json": document, "c.jsonl": f"{nested}\n"}.items():
         with pytest.raises(JournalError) as refused:
             open_run(str(put(tmp_path / name, content.encode())))
         assert "\n" not in str(refused.value)

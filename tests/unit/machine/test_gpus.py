@@ -113,10 +113,7 @@ def test_as_many_unreadable_rows_as_devices_are_these_without_a_number() -> None
 LOST = [row(0, identified=False), row(1, identified=False)]
 
 
-@pytest.mark.parametrize(
-    ("rows", "devices"),
-    [(LOST, [device(0, 1)]), ([row(0)], [device(0, 5)])],
-)
+@pytest.mark.parametrize(("rows", "devices"), [(LOST, [device(0, 1)]), ([row(0)], [device(0, 5)])])
 def test_nothing_else_is_guessed_at(rows: list[Gpu], devices: list[CudaDevice]) -> None:
     gpus = join(rows, NVML, answer(*devices), None)
     added = [f"cuda:{each.ordinal}" for each in devices]

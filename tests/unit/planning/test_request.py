@@ -22,8 +22,7 @@ def test_devices_that_have_a_right_form(device: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "device",
-    ["", "cuda", "cuda:", "cuda:x", "cuda:0@2", "fake:0@", "fake:0@x", "tpu"],
+    "device", ["", "cuda", "cuda:", "cuda:x", "cuda:0@2", "fake:0@", "fake:0@x", "tpu"]
 )
 def test_devices_that_have_a_wrong_form(device: str) -> None:
     with pytest.raises(UsageError, match="Choices"):
@@ -129,9 +128,7 @@ def test_the_budget_is_the_one_given_or_that_of_the_pace(given: Request, budget:
     assert given.budget == budget
 
 
-def test_without_a_command_it_is_advise_with_all_its_options(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_a_command_it_is_advise_with_all_its_options(monkeypatch) -> None:
     asked: list[dict] = []
     monkeypatch.setattr(measure, "start", lambda options, **rest: asked.append({**options, **rest}))
     given = ["--quick", "--price=cpu=0.1", "--what-if=h200", "--crossover", "--all", "--model=m"]
@@ -154,10 +151,7 @@ def test_a_group_option_before_a_command_is_refused_by_its_name(option: str) -> 
     ("given", "message"),
     [
         (Request(all_scenarios=True, scenarios=("a", "b")), "leave out --all or a b"),
-        (
-            Request(model=MODEL, all_scenarios=True),
-            "these options do not apply to --model: --all",
-        ),
+        (Request(model=MODEL, all_scenarios=True), "these options do not apply to --model: --all"),
         (
             Request(model=MODEL, scenario_file="x", crossover=True, what_if=("H100",)),
             "do not apply to --model: --scenarios, --crossover, --what-if",

@@ -162,9 +162,7 @@ def test_a_wrong_field_is_refused_with_its_line(tmp_path: Path, change: str, mes
         (b"#" * (MOST_BYTES + 1), " cannot be read: it is larger than 256 KiB"),
     ],
 )
-def test_a_broken_file_is_refused_with_its_line(
-    tmp_path: Path, text: str | bytes, message: str
-) -> None:
+def test_a_broken_file_is_refused_with_its_line(tmp_path, text: str | bytes, message: str) -> None:
     assert message in refused(tmp_path, text)
 
 

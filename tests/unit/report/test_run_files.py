@@ -103,12 +103,7 @@ UNKNOWN = {**PICK, "objective": "most_frugal", "pick": "another", "unit": "J/run
         ("verdicts", "choice", "tpu", r"verdicts\[0\]\.choice is 'tpu', not one of cpu, gpu"),
         ("verdicts", "objective", "speed", "not one of throughput"),
         ("verdicts", "pick", "another", "'another', which was not measured"),
-        (
-            "verdicts",
-            "by_objective",
-            [UNKNOWN],
-            "by_objective has 'another', which has no cost",
-        ),
+        ("verdicts", "by_objective", [UNKNOWN], "by_objective has 'another', which has no cost"),
     ],
 )
 def test_a_document_that_contradicts_itself_is_refused_with_the_place(

@@ -213,9 +213,7 @@ def test_a_slower_candidate_never_ranks_above_the_one_that_beat_it() -> None:
 
 
 @given(st.permutations(["a", "b", "c", "d"]))
-def test_ranking_with_few_rounds_is_independent_of_the_order_of_candidates(
-    order: list[str],
-) -> None:
+def test_ranking_with_few_rounds_is_independent_of_the_order_of_candidates(order) -> None:
     speed = {"a": 1.0, "b": 1.1, "c": 1.3, "d": 2.0}
     drift = [1.0, 1.4, 0.9, 1.2, 1.1]
     rounds = {

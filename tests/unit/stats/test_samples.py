@@ -337,9 +337,7 @@ def test_the_blocked_interval_holds_the_plain_one(blocks) -> None:
 
 
 @given(st.floats(0.01, 100), st.floats(1, 1.5), st.floats(1, 1.5), st.floats(0, 0.1))
-def test_a_widened_ratio_holds_the_one_it_came_from(
-    value: float, down: float, up: float, log_sd: float
-) -> None:
+def test_a_widened_ratio_holds_the_one_it_came_from(value, down, up, log_sd) -> None:
     ratio = stats.Ratio(value, value / down, value * up, 8)
     wide = ratio.widened(log_sd)
     assert wide.low <= ratio.low * (1 + 1e-9) and wide.high >= ratio.high * (1 - 1e-9)

@@ -1,7 +1,5 @@
 """Numbers as people read them."""
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given, strategies as st
 
@@ -39,9 +37,7 @@ from workbench.text import units
         (units.figure, 1e-5, "1e-5"),
     ],
 )
-def test_amounts_have_three_digits_and_a_unit(
-    in_words: Callable[[float | None], str], value: float | None, shown: str
-) -> None:
+def test_amounts_have_three_digits_and_a_unit(in_words, value, shown) -> None:
     assert in_words(value) == shown
 
 

@@ -313,9 +313,7 @@ def test_an_archive_in_training_mode_has_a_remedy(tmp_path: Path) -> None:
         ("frozen", "torch.jit.freeze(torch.jit.script(net.eval()))", False),
     ],
 )
-def test_a_module_without_another_mode_is_taken(
-    tmp_path: Path, name: str, made: str, is_graph: bool
-) -> None:
+def test_a_module_without_another_mode_is_taken(tmp_path, name, made, is_graph) -> None:
     text = "import torch\nnet, given = torch.nn.Linear(3, 2), (torch.ones(4, 3),)\n"
     (tmp_path / f"{name}_net.py").write_text(f"{text}build = lambda: ({made}, given)\n")
     code = Code("torch", f"{name}_net:build", str(tmp_path / "kept"), str(tmp_path))

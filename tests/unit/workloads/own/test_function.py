@@ -89,17 +89,9 @@ def test_an_iterator_is_made_anew_for_each_call_and_is_no_result(code) -> None:
 @pytest.mark.parametrize(
     ("name", "error", "says"),
     [
-        (
-            "of_a_tuple",
-            "bad_input",
-            "Python cannot list the arguments of works:of_a_tuple.inputs",
-        ),
+        ("of_a_tuple", "bad_input", "Python cannot list the arguments of works:of_a_tuple.inputs"),
         ("of_c", "bad_input", "Python cannot list the arguments of works:of_c"),
-        (
-            "of_a_range",
-            "bad_input",
-            "Python cannot list the arguments of works:of_a_range.inputs",
-        ),
+        ("of_a_range", "bad_input", "Python cannot list the arguments of works:of_a_range.inputs"),
         ("two", "bad_input", "works:two cannot be called: missing a required argument: 'b'"),
         ("lazy", "bad_input", "works:lazy returns before its work is done"),
         ("promises", "bad_input", "works:promises returns before its work is done"),

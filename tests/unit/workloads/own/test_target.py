@@ -100,9 +100,7 @@ def test_errors_of_the_users_code_have_a_code(error: BaseException, code: str) -
         ("a part fails", None, "a part fails"),
     ],
 )
-def test_the_error_that_caused_another_is_named(
-    text: str, cause: Exception | None, says: str
-) -> None:
+def test_the_error_that_caused_another_is_named(text, cause, says) -> None:
     with pytest.raises(WorkloadError) as caught, user_errors("work"):
         raise RuntimeError(text) from cause
     assert says in str(caught.value)

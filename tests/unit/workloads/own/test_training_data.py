@@ -11,13 +11,7 @@ from typing import Any
 import pytest
 import torch
 from checking import fails_with
-from own_training import (
-    BATCH,
-    Numbers,
-    examined,
-    supervised,
-    task_of,
-)
+from own_training import BATCH, Numbers, examined, supervised, task_of
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 from workloads.own.training_parts import TrainingParts
