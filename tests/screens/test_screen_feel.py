@@ -13,8 +13,6 @@ from screens.terminal import TerminalApp
 from screens.theme import DARK, LIGHT, SIXTEEN, themes
 from screens.widgets.pane import Pane
 from screens.widgets.table import Table
-from workbench.export.view.spans import Text
-from workbench.export.view.table import Line, sorted_lines
 from workbench.files import config
 
 SIZE = (120, 40)
@@ -60,31 +58,6 @@ async def test_columns_sort_by_key_and_by_click_and_the_cursor_stays_with_its_ro
 
 def titles_of(app: WorkbenchApp):
     return lambda name: app.session.report.rows[name].plan.title
-
-
-def test_amounts_sort_by_size_with_their_units_and_the_empty_last() -> None:
-    cells = ["1.31 TFLOP/s", "900 us", "276 GFLOP/s", "", "12 ms", "CPU 2.9x", "cpu t2", "-1,024"]
-    lines = [Line(cell or "empty", {"a": Text.of(cell)}) for cell in cells]
-    order = ["-1,024", "900 us", "12 ms", "CPU 2.9x", "276 GFLOP/s", "1.31 TFLOP/s", "cpu t2"]
-    order.append("empty")
-    assert [line.key for line in sorted_lines(lines, "a", False)] == order
-    backwards = [line.key for line in sorted_lines(lines, "a", True)]
-    assert backwards == [*reversed(order[:-1]), "empty"]
-
-
-def test_a_heading_keeps_the_lines_below_it() -> None:
-    cells = {"b": "2 ms", "a": "1 ms", "": "", "d": "4 ms", "c": "3 ms"}
-    heading = ("t", [Text.of("for comparison")])
-    lines = [
-        Line(key, {"t": Text.of(cell)}, None if key else heading) for key, cell in cells.items()
-    ]
-    assert [line.key for line in sorted_lines(lines, "t", False)] == ["a", "b", "", "c", "d"]
-
-
-def test_times_below_that_of_the_pick_are_the_least() -> None:
-    cells = {"a": "1.05x", "b": "1/1.80x", "c": "1.00x", "d": "CPU 1/1.20x"}
-    lines = [Line(key, {"t": Text.of(cell)}) for key, cell in cells.items()]
-    assert [line.key for line in sorted_lines(lines, "t", False)] == ["b", "d", "c", "a"]
 
 
 async def test_drawn_times_sort_too() -> None:
