@@ -110,9 +110,9 @@ def test_whole_numbers_find_the_root() -> None:
         assert second**3 + second == pytest.approx(first + root, abs=1e-7)
 
 
-@pytest.mark.parametrize(("backend", "mode"), [("numpy", None), ("torch", None)])
-def test_a_single_wrong_turn_is_found(monkeypatch, backend: str, mode: str | None) -> None:
-    task = prepared(loop_case(backend, mode))
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_a_single_wrong_turn_is_found(monkeypatch, backend: str) -> None:
+    task = prepared(loop_case(backend))
     right = sequential.bisect
 
     def wrong(iterations: int, *numbers: Any) -> Any:

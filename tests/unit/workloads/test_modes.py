@@ -1,5 +1,6 @@
 """Modes of torch candidates: CUDA graphs, torch.compile's, channels last, cuDNN's search, fused."""
 
+import importlib
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -146,11 +147,8 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(torch_task, "ON_CUDA_ONLY", ())
     for name in GRAPHED:
-        module = (
-            inference
-            if name.startswith("infer")
-            else __import__(f"workloads.{name}").__dict__[name]
-        )
+        infers = name.startswith("infer")
+        module = inference if infers else importlib.import_module(f"workloads.{name}")
         monkeypatch.setattr(module, "graphed", graphed)
     return seen
 
