@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from builders import case, events, scenario, steady
+from builders import case, changed, events, scenario, steady
 from fakes import standings
 
 from workbench.advisor import elimination
@@ -20,13 +20,11 @@ SLOW = scenario(limits=Limits(latency_ms=1500.0))
 
 def measured(blocks, row: Scenario, *, peaks=None, **options) -> Report:
     """A report in which cases have the given peaks of memory, in MiB."""
+    bytes_ = {case: int(mib * MIB) for case, mib in (peaks or {}).items()}
     found = events(blocks, row=row, **options)
-    for place, event in enumerate(found):
-        if isinstance(event, ev.CasePrepared):
-            peak = (peaks or {}).get(event.case)
-            bytes_ = None if peak is None else int(peak * MIB)
-            found[place] = msgspec.structs.replace(event, memory_peak_bytes=bytes_)
-    return Report.of(found)
+    return Report.of(
+        changed(found, ev.CasePrepared, memory_peak_bytes=lambda event: bytes_.get(event.case))
+    )
 
 
 def leaving(report: Report, row: Scenario) -> dict[str, Reason]:
@@ -112,18 +110,11 @@ def test_no_candidate_within_the_limits_is_unknown_with_that_reason() -> None:
     row = scenario(limits=Limits(latency_ms=1.0))
     why = {A: Reason("limit", "median step 1.00 s, limit 1.00 ms")}
     found = decide(measured({A: steady(1.0), GPU: steady(2.0)}, row, gpus=["cuda:0"]), row)
-    assert (found.choice, found.pick, found.best_cpu, found.best_gpu) == (
-        "unknown",
-        None,
-        None,
-        None,
-    )
+    assert found.choice == "unknown"
+    assert (found.pick, found.best_cpu, found.best_gpu) == (None,) * 3
     built = events({A: steady(1.0, 1)}, row=row, failed=why)
-    done = [
-        msgspec.structs.replace(e, status="ok") if isinstance(e, ev.CaseFinished) else e
-        for e in built
-    ]
-    (reason,) = decide(Report.of(done), row).reasons
+    built = changed(built, ev.CaseFinished, status="ok")
+    (reason,) = decide(Report.of(built), row).reasons
     assert "limit 1.00 ms" in reason
 
 
