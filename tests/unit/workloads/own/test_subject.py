@@ -4,6 +4,7 @@ import importlib
 import sys
 import warnings
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -251,11 +252,8 @@ def test_a_named_module_that_cannot_be_copied_is_refused(net) -> None:
 
 
 def test_a_copy_that_finds_no_memory_is_no_fault_of_the_module(net, monkeypatch) -> None:
-    def full(_: object) -> None:
-        raise MemoryError
-
     one = subject_of(net("holds_a_lock"))
-    monkeypatch.setattr("workloads.own.subject.copy.deepcopy", full)
+    monkeypatch.setattr("workloads.own.subject.copy.deepcopy", Mock(side_effect=MemoryError))
     with pytest.raises(MemoryError):
         one.copy()
 
