@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from builders import events, report, scenario, steady
+from builders import changed, events, report, scenario, steady
 from recorded_devices import H200, ROWS, ask, document, matmul, put, rows
 
 from workbench.advisor import whatif_devices
@@ -122,10 +122,8 @@ def test_between_recorded_sizes_there_is_an_estimate(recordings_folder: Path) ->
     def truth(n: int) -> float:
         return 1e-5 + 2.0 * n**3 / 5e13
 
-    put(
-        recordings_folder,
-        document({matmul(n, "bf16"): truth(n) for n in (256, 512, 1024, 2048, 4096)}),
-    )
+    sizes = (256, 512, 1024, 2048, 4096)
+    put(recordings_folder, document({matmul(n, "bf16"): truth(n) for n in sizes}))
     found = ask("n=3000")
     assert (found.basis, found.id) == ("estimated", matmul(3000, "bf16").id)
     assert found.step_s == pytest.approx(truth(3000), rel=0.01)
@@ -197,10 +195,7 @@ def recorded(**changes: object) -> WhatIf:
 
 
 MISSING = recorded(
-    basis=None,
-    id=None,
-    step_s=None,
-    step_ci95_s=None,
+    **dict.fromkeys(("basis", "id", "step_s", "step_ci95_s")),
     missing=Reason("outside", "it is not there", "make one"),
 )
 HERE = Case("work", "cpu", "torch", "fp32", threads=8, params={"of": "a"})
@@ -208,10 +203,7 @@ HERE = Case("work", "cpu", "torch", "fp32", threads=8, params={"of": "a"})
 
 def planned(*what_if: WhatIf, blocks=None) -> Report:
     blocks = {HERE: steady(1.0)} if blocks is None else blocks
-    found = events(blocks)
-    position = next(i for i, e in enumerate(found) if isinstance(e, ev.RacePlanned))
-    found[position] = msgspec.structs.replace(found[position], what_if=list(what_if))
-    report = Report.of(found)
+    report = Report.of(changed(events(blocks), ev.RacePlanned, what_if=list(what_if)))
     report.apply(ev.VerdictReached(at_s=9.0, verdict=decide(report, scenario())))
     return report
 
@@ -256,9 +248,8 @@ def test_a_recording_of_a_machine_of_this_kind_is_marked() -> None:
     (verdict,) = planned(recorded(name="Test CPU, 8 cores"), recorded()).verdicts
     own, other = verdict.what_if
     assert (own.of_this_kind, other.of_this_kind) == (True, False)
-    assert " (recorded 2026-11-21 in h200.json on a machine of this kind), " in sentence(
-        own, "throughput"
-    )
+    words = " (recorded 2026-11-21 in h200.json on a machine of this kind), "
+    assert words in sentence(own, "throughput")
 
 
 def test_a_simulated_pick_is_not_compared_with_real_hardware() -> None:
