@@ -9,6 +9,7 @@ from builders import CROSSOVER, case, report, scenario, steady
 from money import priced_report, watts
 from verdicts import (
     BATCHED,
+    BEHIND,
     CPU,
     CPU_B,
     CUT,
@@ -96,8 +97,7 @@ def _limited(**limits: float) -> Callable[..., Verdict]:
 def _eliminated_for_good() -> Verdict:
     """A GPU that was far behind in its first turn, and would have started sooner."""
     built: Report = priced_report({CPU: steady(0.01), GPU: [[0.04]]}, setups={CPU: LATE, GPU: SOON})
-    reason = Reason("far_slower", "at least 4.00x slower than cpu torch fp32 t8 in its first turn")
-    built.candidates[GPU.id].reason = reason
+    built.candidates[GPU.id].reason = BEHIND
     built.rows["row"].ended_by, built.rows["row"].began_at_s = "decided", 0.0
     return decide(built, ROW)
 

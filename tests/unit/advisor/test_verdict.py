@@ -6,12 +6,12 @@ import msgspec
 import pytest
 from builders import case, changed, events, report, scenario, steady
 from hypothesis import assume, given, strategies as st
+from verdict_gallery import GALLERY
 
 from workbench.advisor.evidence import choose
 from workbench.advisor.verdict import decide
 from workbench.contract import Accuracy, Case
 from workbench.records.events import CaseFinished, CasePrepared, WarningRaised
-from workbench.records.machine import CudaDriver
 from workbench.records.reason import Reason, Warning
 from workbench.records.verdict import Verdict
 from workbench.report.from_document import report_of
@@ -239,23 +239,14 @@ def test_swapping_the_devices_swaps_the_choice(value, reach) -> None:
 
 
 def test_a_gpu_hidden_from_cuda_is_not_the_absence_of_one() -> None:
-    built = report({CPU: steady(1.0)}, gpus=["cuda:0"])
-    (card,) = built.machine.gpus
-    hidden = msgspec.structs.replace(
-        card, device=None, visible=False, unavailable={"device": "hidden by CUDA_VISIBLE_DEVICES"}
-    )
-    built.machine = msgspec.structs.replace(built.machine, gpus=[hidden])
-    found = decide(built, ROW)
+    found = GALLERY["a hidden GPU"]()
     assert (found.choice, found.no_gpu) == ("unknown", False)
     assert "hidden by CUDA_VISIBLE_DEVICES" in found.reasons[0]
     assert found.pick == CPU.id
 
 
 def test_a_failed_search_for_gpus_is_not_the_absence_of_one() -> None:
-    built = report({CPU: steady(1.0)})
-    crashed = CudaDriver(False, 0, Reason("crashed", "libcuda crashed", "update the driver"))
-    built.machine = msgspec.structs.replace(built.machine, cuda=crashed)
-    found = decide(built, ROW)
+    found = GALLERY["an unclear GPU"]()
     assert (found.choice, found.no_gpu) == ("unknown", False)
     assert found.reasons[0].startswith("It is unknown whether there is a GPU")
     assert found.next_best == "Update the driver."
