@@ -181,6 +181,7 @@ def test_each_reading_fails_by_itself(stub: StubDriver) -> None:
     faults = ";".join(f"{name}@{gpu}=3" for gpu, name in enumerate(READINGS))
     count = str(len(READINGS))
     _, gpus = ask_nvml(stub, NVML_STUB=faults, NVML_STUB_GPUS=count)
+    assert len(gpus) == len(READINGS)
     for gpu in gpus:
         assert len(gpu.unavailable) == 1, gpu
         assert list(gpu.unavailable) == missing_fields(gpu)

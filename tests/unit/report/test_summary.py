@@ -52,10 +52,6 @@ def test_a_pick_has_the_keys_that_apply_to_it() -> None:
 
 
 def test_a_verdict_without_a_pick_has_none() -> None:
-    events = changed(
-        eventful(),
-        ev.VerdictReached,
-        verdict=lambda event: replace(event.verdict, pick=None, choice="unknown"),
-    )
-    for entry in Report.of(events).document().summary:
-        assert (entry.pick, entry.device) == (None, "unknown")
+    unknown = {"verdict": lambda event: replace(event.verdict, pick=None, choice="unknown")}
+    found = Report.of(changed(eventful(), ev.VerdictReached, **unknown)).document().summary
+    assert [(entry.pick, entry.device) for entry in found] == [(None, "unknown")] * 2
