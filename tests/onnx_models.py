@@ -114,6 +114,19 @@ def tokens(rows: int = 50) -> Any:
     return model(nodes, inputs, [port("y")], [weight("table", rows, 4), ints("last", -1)])
 
 
+def shaping() -> Any:
+    """A model with sizes in constants, where mutations can reach them."""
+    nodes = [
+        helper.make_node("Expand", ["x", "wide"], ["e"]),
+        helper.make_node("ConstantOfShape", ["made"], ["ones"]),
+        helper.make_node("Add", ["e", "ones"], ["a"]),
+        helper.make_node("Tile", ["a", "times"], ["t"]),
+        helper.make_node("Reshape", ["t", "flat"], ["y"]),
+    ]
+    sizes = [ints("wide", 2, 4), ints("made", 2, 1), ints("times", 3, 2), ints("flat", -1, 8)]
+    return model(nodes, [port("x", shape=["n", 4])], [port("y")], sizes)
+
+
 def external(path: Path) -> None:
     """Write the MLP to `path` and its weights to `weights.bin` in the same folder."""
     made = mlp()
