@@ -113,9 +113,9 @@ def test_copies_share_no_weights(net) -> None:
         ("leaves", "user_code", "SystemExit"),
     ],
 )
-def test_a_builder_that_fails_says_so_in_a_line(code, name, code_word, says) -> None:
+def test_a_builder_that_fails_says_so_in_a_line(net, name, code_word, says) -> None:
     with fails_with(code_word, says):
-        subject_of(code(name))
+        subject_of(net(name))
 
 
 def test_a_named_module_has_its_inputs_next_to_it(code) -> None:
