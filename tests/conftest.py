@@ -39,9 +39,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture(autouse=True)
-def no_choices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The developer's own choices apply to no test."""
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The developer's choices apply to no test, and no test touches the developer's runs."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Machines and software for the tests of `workbench doctor`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec
@@ -11,15 +9,7 @@ from machines import h200
 from workbench.advisor.doctor import Check, Examination
 from workbench.advisor.stack import OK
 from workbench.machine.packages.trials import Trial
-from workbench.records.machine import (
-    CudaDriver,
-    Gpu,
-    Machine,
-    Nvml,
-    Package,
-    Pcie,
-    Software,
-)
+from workbench.records.machine import CudaDriver, Gpu, Machine, Nvml, Package, Pcie, Software
 
 CPU = "CPUExecutionProvider"
 CUDA = "CUDAExecutionProvider"

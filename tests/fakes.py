@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, TypeVar
 
 import msgspec
-from builders import case, context, events, scenario
+from builders import case, context, events, report, scenario
 
 from workbench.advisor.elimination import Standings
 from workbench.contract import Case, Task, Work, Workload, kind_of
@@ -225,6 +225,11 @@ def events_of(emitted: Iterable[ev.AnyEvent], kind: type[Event]) -> list[Event]:
 def rounds_of(report: Report, case: Case) -> list[int]:
     """The rounds in which `case` was measured."""
     return [block.round for block in report.candidates[case.id].blocks]
+
+
+def field(blocks: Any, **options: Any) -> list[Candidate]:
+    """The candidates of a report with these blocks."""
+    return list(report(blocks, **options).candidates.values())
 
 
 def standings(

@@ -17,6 +17,7 @@ def keep(run_id: str, events: Sequence[ev.AnyEvent], command: str | None = None)
     tool = first.tool if command is None else replace(first.tool, command=command)
     first = replace(first, id=run_id, tool=tool)
     path = journal.runs_folder() / f"{run_id}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"".join(ev.encode(event) + b"\n" for event in (first, *rest)))
     return path
 
@@ -34,7 +35,6 @@ def slower(events: Sequence[ev.AnyEvent], factor: float) -> list[ev.AnyEvent]:
 def keep_five() -> Path:
     """A sweep, a table twice, a cancelled run with an evil command, and no journal at all."""
     folder = journal.runs_folder()
-    folder.mkdir(parents=True, exist_ok=True)
     keep("20261120-090000-aaaa", scenes.sweep())
     keep("20261121-100000-bbbb", scenes.h200())
     keep("20261121-110000-cccc", scenes.cancelled(), EVIL)

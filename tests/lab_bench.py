@@ -153,7 +153,6 @@ class Bench:
     @property
     def search(self) -> CandidateSearch:
         """The search among the variants of the opened model."""
-        assert self.lab.search is not None
         return self.lab.search
 
     @property

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
-from builders import events, scenario, steady
+from builders import changed, events, scenario, steady
 
 from workbench.advisor.own.overview import flips, script_gain
 from workbench.advisor.own.snippet import snippet
@@ -86,21 +86,17 @@ def raced(
     over = {c for c in times if errors.get(c.label, 0.0) > LIMITS.get(c.precision, 0.0)}
     blocks |= {c: blocks[c][:1] for c in over}
     command = shlex.join(["workbench", *Request(own=question).arguments()])
-    found = list[ev.AnyEvent]()
-    for event in events(blocks, gpus=gpus, row=planned):
-        if isinstance(event, ev.RacePlanned):
-            event = msgspec.structs.replace(event, workload="own", reproduce=command)
-        if isinstance(event, ev.CasePrepared):
-            this = next(c for c in times if c.id == event.case)
-            error, limit = errors.get(this.label), LIMITS.get(this.precision, 0.0)
-            result = error and Accuracy("relative_error", error, "float64", limit, True)
-            event = msgspec.structs.replace(event, accuracy=result or None)
-        if isinstance(event, ev.BlockMeasured) and (resident or {}).get(event.case):
-            event = msgspec.structs.replace(event, metrics={"resident_s": resident[event.case]})
-        if isinstance(event, ev.CaseFinished) and event.case in {c.id for c in over}:
+    found = events(blocks, gpus=gpus, row=planned)
+    found = changed(found, ev.RacePlanned, workload="own", reproduce=command)
+    for each in times:
+        error, limit = errors.get(each.label), LIMITS.get(each.precision, 0.0)
+        result = Accuracy("relative_error", error, "float64", limit, True) if error else None
+        found = changed(found, ev.CasePrepared, each, accuracy=result)
+        if seconds := (resident or {}).get(each.id):
+            found = changed(found, ev.BlockMeasured, each, metrics={"resident_s": seconds})
+        if each in over:
             why = Reason("error_limit", "its error is above the limit")
-            event = msgspec.structs.replace(event, reason=why)
-        found.append(event)
+            found = changed(found, ev.CaseFinished, each, reason=why)
     return found
 
 
@@ -272,14 +268,8 @@ def raised() -> Events:
     """The code raised when it was examined: its row has no measurement."""
     planned, command = row(NET_QUESTION), "workbench advise --torch net:build"
     found = events({case("cpu/torch/fp32/t2"): []}, row=planned)
-    failed = [
-        msgspec.structs.replace(e, status="failed", reason=BROKEN)
-        if isinstance(e, ev.CaseFinished)
-        else msgspec.structs.replace(e, workload="own", reproduce=command)
-        if isinstance(e, ev.RacePlanned)
-        else e
-        for e in found
-    ]
+    failed = changed(found, ev.CaseFinished, status="failed", reason=BROKEN)
+    failed = changed(failed, ev.RacePlanned, workload="own", reproduce=command)
     verdict = decide(Report.of(failed), planned)
     end = ev.RunFinished(at_s=3.0, duration_s=3.0, **{**ENDED, "exit_code": 1})
     return [*failed, ev.VerdictReached(at_s=2.9, verdict=verdict), end]

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from builders import events, machine, scenario, steady
+from builders import changed, events, machine, scenario, steady
 from msgspec.structs import replace
 
 from workbench import catalog
@@ -46,21 +46,13 @@ def run(
         workload=next(iter(times)).workload, textbook=None, objective=objective, precisions=()
     )
     blocks = {case: steady(time, rounds) for case, time in times.items()}
-    found: list[ev.AnyEvent] = []
-    for event in events(blocks, gpus=["cuda:0"], errors=errors, row=plain):
-        if isinstance(event, ev.RacePlanned):
-            work = {case.id: catalog.load(case.workload).work(case) for case in times}
-            event = replace(event, work=work)
-        if isinstance(event, ev.RunStarted):
-            at = f"2026-11-{day:02d}T00:00:00.000Z"
-            event = replace(event, started_at=at)
-        if isinstance(event, ev.HardwareDetected):
-            plain_machine = machine("cuda:0")
-            card = replace(plain_machine.gpus[0], name=gpu)
-            named = replace(plain_machine, gpus=[card])
-            event = replace(event, machine=named)
-        found.append(event)
-    return found
+    work = {case.id: catalog.load(case.workload).work(case) for case in times}
+    here = machine("cuda:0")
+    named = replace(here, gpus=[replace(here.gpus[0], name=gpu)])
+    found = events(blocks, gpus=["cuda:0"], errors=errors, row=plain)
+    found = changed(found, ev.RacePlanned, work=work)
+    found = changed(found, ev.RunStarted, started_at=f"2026-11-{day:02d}T00:00:00.000Z")
+    return changed(found, ev.HardwareDetected, machine=named)
 
 
 def document(times: dict[Case, float], **fields: Any) -> Document:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from textual._context import active_app
 from textual.app import App
 from textual.events import Key
@@ -25,6 +26,8 @@ JOURNALS = Path(__file__).parent / "fixtures" / "journals"
 STILL_S = 0.02  # longer than between two steps of an animation
 LOOK_S = 0.002  # between two looks whether an app is idle
 BUSY = 0.1  # share of that time in which an idle process may compute
+
+at_both_sizes = pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
 
 
 class Feed:

@@ -1,5 +1,6 @@
 """Real child processes for tests: the command line, and an engine to watch."""
 
+import json
 import os
 import re
 import signal
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import schemas
@@ -95,6 +97,14 @@ class Cli:
         return done
 
 
+def printed(done: subprocess.CompletedProcess[str], exit_code: int = 0) -> dict[str, Any]:
+    """The JSON that a command has printed."""
+    assert done.returncode == exit_code, done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
 class LiveEngine:
     """An engine in another process whose events a test reads as they happen."""
 
@@ -111,7 +121,6 @@ class LiveEngine:
 
     def until(self, kind: type, count: int = 1) -> ev.AnyEvent:
         """Read events up to the `count`-th of `kind` from now, and return it."""
-        assert self.process.stdout is not None
         for line in self.process.stdout:
             schemas.checked_events([line])
             event = ev.decode(line)
@@ -134,7 +143,6 @@ class LiveEngine:
         self.process.stdin.flush()
 
     def errors(self) -> str:
-        assert self.process.stderr is not None
         return self.process.stderr.read().decode()
 
     @property

@@ -9,6 +9,7 @@ from builders import CROSSOVER, case, report, scenario, steady
 from money import priced_report, watts
 from verdicts import (
     BATCHED,
+    BEHIND,
     CPU,
     CPU_B,
     CUT,
@@ -74,7 +75,6 @@ def _hidden() -> Verdict:
 
 def _unclear() -> Verdict:
     built = report({CPU: steady(1.0)})
-    assert built.machine is not None
     crashed = CudaDriver(False, 0, Reason("crashed", "libcuda crashed", "update the driver"))
     built.machine = msgspec.structs.replace(built.machine, cuda=crashed)
     return decide(built, ROW)
@@ -97,8 +97,7 @@ def _limited(**limits: float) -> Callable[..., Verdict]:
 def _eliminated_for_good() -> Verdict:
     """A GPU that was far behind in its first turn, and would have started sooner."""
     built: Report = priced_report({CPU: steady(0.01), GPU: [[0.04]]}, setups={CPU: LATE, GPU: SOON})
-    reason = Reason("far_slower", "at least 4.00x slower than cpu torch fp32 t8 in its first turn")
-    built.candidates[GPU.id].reason = reason
+    built.candidates[GPU.id].reason = BEHIND
     built.rows["row"].ended_by, built.rows["row"].began_at_s = "decided", 0.0
     return decide(built, ROW)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-from builders import case, ceilings, events, machine, scenario
+from builders import case, ceilings, changed, events, machine, scenario
 
 from workbench.advisor.verdict import decide
 from workbench.contract import Case, Work
@@ -42,6 +42,11 @@ def verdict(blocks: Blocks, change: Change = lambda event: event, **options: Any
     return decide(Report.of(map(change, events(blocks, **options))), row)
 
 
+def other(kind: type, case: Case | None = None, **fields: Any) -> Change:
+    """Other fields in the events of one kind, or in those about one case."""
+    return lambda event: changed([event], kind, case, **fields)[0]
+
+
 def skipped(reason: Reason) -> Change:
     """Every candidate that was not measured is skipped for `reason`."""
     measured: set[str] = set()
@@ -72,78 +77,36 @@ def busy(event: ev.AnyEvent) -> ev.AnyEvent:
 
 def with_ceilings(blocks: Blocks, work: Work, *devices: str, **options: Any) -> Verdict:
     """The verdict under ceilings of 100 GFLOP/s and 10 GB/s, every case doing `work`."""
-
-    def change(event: ev.AnyEvent) -> ev.AnyEvent:
-        if isinstance(event, ev.RacePlanned):
-            return msgspec.structs.replace(event, work=dict.fromkeys(event.work, work))
-        return event
-
     built = events(blocks, gpus=["cuda:0"], **options)
+    built = changed(built, ev.RacePlanned, work=lambda event: dict.fromkeys(event.work, work))
     built.insert(2, ev.CeilingsKnown(at_s=0.3, ceilings=ceilings(*devices)))
-    return decide(Report.of(map(change, built)), ROW)
+    return decide(Report.of(built), ROW)
 
 
 def clocked(issue_s: float | None) -> Change:
     """Queueing a step of the batched GPU candidate takes that long; a step itself 1 ms."""
-
-    def change(event: ev.AnyEvent) -> ev.AnyEvent:
-        if isinstance(event, ev.BlockMeasured) and event.case == BATCHED.id:
-            clocks = Clocks("device", 1e-3, 1e-3, issue_s)
-            return msgspec.structs.replace(event, clocks=clocks)
-        return event
-
-    return change
-
-
-def waiting(event: ev.AnyEvent) -> ev.AnyEvent:
-    """Every candidate waits for its data 45% of the time."""
-    if isinstance(event, ev.BlockMeasured):
-        return msgspec.structs.replace(event, metrics={"waiting_fraction": 0.45})
-    return event
-
-
-def copying(event: ev.AnyEvent) -> ev.AnyEvent:
-    """Copying to the GPU takes 3 s, and 1 s back."""
-    if isinstance(event, ev.CasePrepared) and event.case == GPU.id:
-        return msgspec.structs.replace(event, setup=SetupTimes(transfer_s=3.0, transfer_out_s=1.0))
-    return event
+    return other(ev.BlockMeasured, BATCHED, clocks=Clocks("device", 1e-3, 1e-3, issue_s))
 
 
 def priced(**prices: float) -> Change:
-    def change(event: ev.AnyEvent) -> ev.AnyEvent:
-        if isinstance(event, ev.RacePlanned):
-            return msgspec.structs.replace(event, prices=prices)
-        return event
-
-    return change
-
-
-def far_slower(event: ev.AnyEvent) -> ev.AnyEvent:
-    """The second CPU candidate is eliminated after its first block."""
-    if isinstance(event, ev.CaseFinished) and event.case == CPU_B.id:
-        text = "at least 4.00x slower than cpu torch fp32 t8 in its first turn"
-        reason = Reason("far_slower", text)
-        return msgspec.structs.replace(event, reason=reason)
-    return event
+    return other(ev.RacePlanned, prices=prices)
 
 
 def machine_with(**isa: bool) -> Change:
     """The CPU has AVX2 and these instruction sets."""
-
-    def change(event: ev.AnyEvent) -> ev.AnyEvent:
-        if not isinstance(event, ev.HardwareDetected):
-            return event
-        here = machine()
-        cpu = msgspec.structs.replace(here.cpu, isa=Isa(avx2=True, **isa))
-        return msgspec.structs.replace(event, machine=msgspec.structs.replace(here, cpu=cpu))
-
-    return change
+    here = machine()
+    cpu = msgspec.structs.replace(here.cpu, isa=Isa(avx2=True, **isa))
+    return other(ev.HardwareDetected, machine=msgspec.structs.replace(here, cpu=cpu))
 
 
 def reproduced_by(command: str) -> Change:
-    def change(event: ev.AnyEvent) -> ev.AnyEvent:
-        if isinstance(event, ev.RacePlanned):
-            return msgspec.structs.replace(event, reproduce=command)
-        return event
+    return other(ev.RacePlanned, reproduce=command)
 
-    return change
+
+# Every candidate waits for its data 45% of the time.
+waiting = other(ev.BlockMeasured, metrics={"waiting_fraction": 0.45})
+# Copying to the GPU takes 3 s, and 1 s back.
+copying = other(ev.CasePrepared, GPU, setup=SetupTimes(transfer_s=3.0, transfer_out_s=1.0))
+# The second CPU candidate is eliminated after its first block.
+BEHIND = Reason("far_slower", "at least 4.00x slower than cpu torch fp32 t8 in its first turn")
+far_slower = other(ev.CaseFinished, CPU_B, reason=BEHIND)

@@ -1,10 +1,11 @@
 """JAX itself in the race: `make test-backends` installs it."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from support import printed
+from tasks import losses
 
 from workbench.contract import Case, Setup
 from workbench.machine.packages.trials import try_packages
@@ -26,8 +27,7 @@ pytest.importorskip("jax", reason="make test-backends installs it")
 )
 def test_it_races_and_computes_right_answers(cli, workload: str, precisions: set[str]) -> None:
     done = cli("run", workload, "--backend", "jax", "--quick", "--budget", "30", "--json")
-    assert done.returncode == 0, done.stderr
-    measured = json.loads(done.stdout)["measurements"]
+    measured = printed(done)["measurements"]
     assert {m["case"]["precision"] for m in measured} == precisions
     assert all(m["status"] == "ok" and m["n"] and m["accuracy"]["passed"] for m in measured)
     assert all(m["setup"]["compile_s"] > 0 for m in measured)
@@ -50,22 +50,15 @@ def test_cases_of_one_process_keep_their_own_precision() -> None:
 def test_each_training_starts_from_the_same_weights() -> None:
     params = {"samples": 200, "steps": 5}
     case = Case("train_mlp", "cpu", "jax", "fp32", threads=1, params=params)
-    task = train_mlp.WORKLOAD.prepare(case, Setup())
-    losses = []
-    for _ in range(2):
-        task.step()
-        losses.append(task.loss())
-    assert losses[0] == losses[1]
+    first, second = losses(train_mlp.WORKLOAD.prepare(case, Setup()), 2)
+    assert first == second
 
 
 def test_digits_train_as_in_torch_and_start_again() -> None:
     case = Case("digits", "cpu", "jax", "fp32", threads=1, batch=700)
     task = digits.WORKLOAD.prepare(case, Setup())
-    losses = []
-    for _ in range(2 * digits.EPOCHS + 1):  # two steps an epoch
-        task.step()
-        losses.append(task.loss())
-    assert losses[0] == losses[-1] > losses[-2]
+    found = losses(task, 2 * digits.EPOCHS + 1)  # two steps an epoch
+    assert found[0] == found[-1] > found[-2]
     state = task.initial
     rows = np.arange(64)
     expected = digits.WORKLOAD.prepare(replace(case, backend="torch"), Setup())

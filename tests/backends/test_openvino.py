@@ -1,6 +1,5 @@
 """OpenVINO itself in the race: `make test-backends` installs it."""
 
-import json
 import shutil
 import subprocess
 import sys
@@ -9,7 +8,7 @@ from pathlib import Path
 import onnx
 import pytest
 from onnx_models import conv_net
-from support import Cli
+from support import Cli, printed
 
 pytest.importorskip("openvino", reason="make test-backends installs it")
 
@@ -17,8 +16,7 @@ pytest.importorskip("openvino", reason="make test-backends installs it")
 @pytest.mark.parametrize("workload", ["infer_cnn", "infer_mlp", "infer_encoder"])
 def test_it_races_every_inference_workload_and_computes_right_answers(cli, workload: str) -> None:
     done = cli("run", workload, "--backend", "openvino", "--quick", "--budget", "20", "--json")
-    assert done.returncode == 0, done.stderr
-    found = {m["id"].partition("/")[2]: m for m in json.loads(done.stdout)["measurements"]}
+    found = {m["id"].partition("/")[2]: m for m in printed(done)["measurements"]}
     plain = found["cpu/openvino/fp32/t2"]
     assert plain["status"] == "ok" and plain["n"] > 0
     assert plain["accuracy"]["value"] < 1e-5, "FP32 is FP32, also where BF16 is faster"
@@ -29,8 +27,7 @@ def test_it_races_the_variants_of_a_model(cli, tmp_path: Path) -> None:
     file = tmp_path / "net.onnx"
     onnx.save(conv_net(), file)
     done = cli("model", str(file), "--budget", "20", "--json")
-    assert done.returncode == 0, done.stderr
-    measured = json.loads(done.stdout)["measurements"]
+    measured = printed(done)["measurements"]
     assert {m["case"]["backend"] for m in measured if m["n"]} == {"onnxruntime", "openvino"}
 
 
@@ -40,8 +37,7 @@ def test_it_races_a_module_of_the_user_and_its_lines_run(cli, tmp_path: Path) ->
     saved = tmp_path / "saved"
     asked = ("--torch", "small_net:build", "--backend", "openvino", "--save-best", str(saved))
     done = Cli(cli.environment, tmp_path)("advise", *asked, "--budget", "40", "--json")
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
+    document = printed(done)
     raced = [m for m in document["measurements"] if m["n"]]
     assert {m["case"]["backend"] for m in raced} == {"openvino"}
     assert all(m["accuracy"]["passed"] for m in raced if m["status"] == "ok")

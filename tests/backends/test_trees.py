@@ -1,8 +1,7 @@
 """The libraries of boosted trees in the race: `make test-backends` installs them."""
 
-import json
-
 import pytest
+from support import printed
 
 from workloads.train_trees import on_gpu
 
@@ -13,8 +12,7 @@ for name in NAMES:
 
 def test_they_fit_the_same_table_to_the_same_accuracy(cli) -> None:
     done = cli("advise", "tabular", "--quick", "--budget", "40", "--json")
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
+    document = printed(done)
     found = {m["case"]["backend"]: m for m in document["measurements"]}
     assert {*found} == {*NAMES}
     assert all(m["status"] == "ok" and m["n"] for m in found.values())
@@ -27,8 +25,7 @@ def test_they_fit_the_same_table_to_the_same_accuracy(cli) -> None:
 def test_scikit_learn_races_where_torch_does(cli, workload: str) -> None:
     libraries = ("--backend", "sklearn", "--backend", "torch")
     done = cli("run", workload, *libraries, "--quick", "--budget", "40", "--json")
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
+    document = printed(done)
     assert {m["case"]["backend"] for m in document["measurements"]} == {"sklearn", "torch"}
     for found in document["measurements"]:
         assert found["status"] == "ok" and found["n"] and found["accuracy"]["passed"]

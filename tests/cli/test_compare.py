@@ -17,7 +17,6 @@ ONE, TWO = case("cpu-a"), case("cpu-b")
 
 def document(folder: Path, name: str, times: dict[Case, float]) -> str:
     found = report({each: steady(center) for each, center in times.items()})
-    assert found.started is not None
     found.started = replace(found.started, id=name)
     file = folder / f"{name}.json"
     file.write_text(dump(found.document()))

@@ -2,7 +2,7 @@
 
 import json
 
-from support import budget
+from support import budget, printed
 
 
 def test_a_recorded_run_answers_for_the_same_job(cli) -> None:
@@ -15,8 +15,7 @@ def test_a_recorded_run_answers_for_the_same_job(cli) -> None:
     machine = json.loads((folder / "here.json").read_text())["machine"]["cpu"]
     device = f"{machine['model']}, {machine['effective_cores']} cores"
     done = cli(*row, "--what-if", device, "--json")
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
+    document = printed(done)
     (verdict,) = document["verdicts"]
     (found,) = verdict["what_if"]
     assert (found["basis"], found["source"], found["missing"]) == ("recorded", "here.json", None)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from small import BATCH, SMALL
-from support import Cli, budget
+from support import Cli, budget, printed
 
 from workbench import catalog
 
@@ -44,8 +44,7 @@ def dataset():
 
 def measured(cli: Cli, *arguments: str, **extra: str) -> list[dict[str, Any]]:
     done = cli(*arguments, "--json", **extra)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)["measurements"]
+    found = printed(done)["measurements"]
     assert not [m for m in found if m["status"] == "failed"]
     assert any(m["n"] for m in found)
     assert all(m["accuracy"]["passed"] for m in found if m["n"] and m["accuracy"])
@@ -107,8 +106,7 @@ def test_a_full_gpu_ends_the_search_for_the_largest_batch(cli: Cli) -> None:
     search = ("--largest-batch", "--device", "cuda:0", "--budget", "40", "--force")
     one = ("--backend", "torch", "--precision", "fp32", "--mode", "plain")
     done = cli("run", "infer_mlp", *search, *one, "--json", **small)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)["largest_batches"]
+    found = printed(done)["largest_batches"]
     ended = [each for each in found if "out of memory" in str(each["attempts"])]
     assert ended and all(each["batch"] for each in ended)
 

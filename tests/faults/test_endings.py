@@ -76,7 +76,6 @@ def start(environment: dict[str, str]) -> Iterator[object]:
 
 def at_work(process: subprocess.Popen[str]) -> None:
     """Return once a worker has started."""
-    assert process.stderr is not None
     for line in process.stderr:
         if re.search(r"worker +cpu/numpy", line):
             return
@@ -95,6 +94,17 @@ def ended(process: subprocess.Popen[str]) -> dict:
     document = checked_document(out)
     assert document["run"]["status"] == "cancelled"
     return document
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_ends_the_run_with_a_valid_partial_document(start, number) -> None:
+    process = start(*LONG)
+    at_work(process)
+    process.send_signal(number)
+    document = ended(process)
+    assert {m["status"] for m in document["measurements"]} == {"cancelled"}
+    (cut,) = (warning for warning in document["warnings"] if warning["code"] == "cut_short")
+    assert cut["remedy"] == "run it again"  # no row is complete, so it cannot be resumed
 
 
 @pytest.mark.parametrize("number", SIGNALS)

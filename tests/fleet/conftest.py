@@ -83,7 +83,6 @@ class Fleet:
 
 def until(started: subprocess.Popen[str], text: str) -> str:
     """Read the launcher's stderr up to the line with this text."""
-    assert started.stderr is not None
     seen = ""
     for line in started.stderr:
         seen += line

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support import budget
+from support import budget, printed
 
 from workbench.records import events as ev
 from workbench.report.run_files import read_journal
@@ -83,14 +83,12 @@ def cut_after(source: Path, row: str) -> Path:
 def test_a_cut_run_is_resumed_with_the_rows_that_it_lacks(cli) -> None:
     sizes = ("run", "spin", "--set", "ms=1,2", "--precision", "fp32", "--device", "cpu")
     done = cli(*sizes, *budget(4), "--json")
-    assert done.returncode == 0, done.stderr
-    whole = json.loads(done.stdout)
+    whole = printed(done)
     (source,) = cli.runs.glob("*.jsonl")
     assert cli("resume", "last").returncode == 0
     cut = cut_after(source, "spin")
     done = cli("resume", "last", "--json")
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
+    document = printed(done)
     assert document["run"]["resumes"] == cut.stem
     ((row, origin),) = document["run"]["carried"].items()
     assert origin == cut.stem

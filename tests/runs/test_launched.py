@@ -1,10 +1,10 @@
 """workbench itself started under torchrun: rank 0 speaks, the others follow and stay silent."""
 
-import json
 import subprocess
 import sys
 
 import pytest
+from support import printed
 
 TWO = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29511"}
 
@@ -20,8 +20,7 @@ def test_torchrun_gives_one_document_and_ends_well(environment) -> None:
         ],
         env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
+    document = printed(done)
     (measured,) = document["measurements"]
     assert measured["status"] == "ok"
     assert "world=2" in measured["id"]
@@ -56,7 +55,6 @@ def test_a_launcher_that_says_too_little(cli) -> None:
 
 def test_more_ranks_than_the_launcher_started(cli) -> None:
     done = cli("run", "scaling", "--quick", "--set", "world=4", "--json", "--device", "cpu", **TWO)
-    assert done.returncode == 1
-    (measured,) = json.loads(done.stdout)["measurements"]
+    (measured,) = printed(done, 1)["measurements"]
     assert measured["reason"]["code"] == "bad_input"
     assert "started 2 ranks, not 4" in measured["reason"]["message"]

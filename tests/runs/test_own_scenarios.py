@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from support import printed
 
 from workbench.planning import scenarios
 from workbench.planning.scenario import Limits, Scenario
@@ -45,8 +46,7 @@ def vars_of(limits: Limits) -> list[object]:
 def test_the_documented_file_races(cli, example: Path) -> None:
     narrow = ("--precision", "fp32", "--backend", "onnxruntime", "--device", "cpu")
     done = cli("advise", "--scenarios", str(example), "--quick", "--budget", "8", *narrow, "--json")
-    assert done.returncode == 0, done.stderr
-    (verdict,) = json.loads(done.stdout)["verdicts"]
+    (verdict,) = printed(done)["verdicts"]
     assert verdict["scenario"] == "ranking"
     assert verdict["pick"].startswith("infer_mlp[batch=32,width=64]/cpu/onnxruntime/")
     assert verdict["reproduce"].endswith(f"--scenarios {example}")
@@ -56,8 +56,7 @@ def test_where_every_candidate_fails_the_choice_is_unknown_with_the_reason(cli, 
     file = tmp_path / "broken.toml"
     file.write_text(BROKEN)
     done = cli("advise", "--scenarios", str(file), "--budget", "8", "--device", "cpu", "--json")
-    assert done.returncode == 1
-    (verdict,) = json.loads(done.stdout)["verdicts"]
+    (verdict,) = printed(done, 1)["verdicts"]
     assert (verdict["choice"], verdict["pick"]) == ("unknown", None)
     assert "the step broke" in verdict["reasons"][0]
 
@@ -73,7 +72,6 @@ def test_ones_own_are_listed_with_all_their_fields(cli, example: Path) -> None:
 
 def test_a_budget_too_small_for_one_block_is_unknown_with_the_reason(cli) -> None:
     done = cli("advise", "branching", "--budget", "1", "--backend", "torch", "--json")
-    assert done.returncode == 1
-    (verdict,) = json.loads(done.stdout)["verdicts"]
+    (verdict,) = printed(done, 1)["verdicts"]
     assert (verdict["choice"], verdict["pick"]) == ("unknown", None)
     assert "no time was left for its turn" in verdict["reasons"][0]

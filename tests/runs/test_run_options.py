@@ -5,14 +5,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support import budget
+from support import budget, printed
 
 
 def test_several_sizes_are_measured_and_compared(cli) -> None:
     arguments = ("run", "spin", "--set", "ms=1,8,64", "--precision", "fp32", *budget(4))
     done = cli(*arguments, "--json", "-v")
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
+    document = printed(done)
     (sweep,) = document["sweeps"]
     assert sweep["axes"] == {"ms": [1.0, 8.0, 64.0]}
     (curve,) = sweep["curves"]
@@ -34,8 +33,7 @@ def test_tuning_races_and_its_best_setting_is_told(cli) -> None:
 def test_the_largest_batch_is_bounded_by_memory_or_by_what_there_is(cli) -> None:
     free = psutil.virtual_memory().available >> 30
     done = cli("run", "hungry", "--largest-batch", "--budget", "40", "--json", "-v")
-    assert done.returncode == 0, done.stderr
-    (found,) = json.loads(done.stdout)["largest_batches"]
+    (found,) = printed(done)["largest_batches"]
     codes = {a["reason"] and a["reason"]["code"] for a in found["attempts"]}
     assert found["ended_by"] == ("memory" if free < 32 else "bad_input")
     later = psutil.virtual_memory().available >> 30  # neighbours come and go
@@ -49,8 +47,7 @@ def test_the_largest_batch_is_bounded_by_memory_or_by_what_there_is(cli) -> None
 def test_a_trace_holds_the_candidates_and_their_operators(cli, tmp_path: Path) -> None:
     file = tmp_path / "trace.json"
     done = cli("run", "launch", "--device", "cpu", "--budget", "6", "--trace", str(file), "--json")
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
+    document = printed(done)
     assert document["trace"] == {"file": str(file), "nsys": None}
     (measured,) = document["measurements"]
     assert "aten::add_" in [operator["name"] for operator in measured["operators"]]

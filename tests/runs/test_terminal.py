@@ -137,9 +137,11 @@ def test_after_kill_9_of_the_tui_nothing_of_the_run_remains(terminal, cli) -> No
     assert isinstance(journal.read(the_run(cli))[-1], ev.RunFinished)
 
 
-def test_an_earlier_run_opens_in_the_tui_and_q_leaves_with_0(terminal, earlier_run) -> None:
-    shown = terminal("open", "last")
+@pytest.mark.parametrize("term", ["xterm-256color", "no-database-knows-it"])
+def test_an_earlier_run_opens_in_the_tui_and_q_leaves_with_0(terminal, earlier_run, term) -> None:
+    shown = terminal("open", "last", term=term)
     shown.until(b"6 of 6 scenarios")
+    assert b"\x1b[?1049h" in shown.screen
     shown.press(b"q")
     assert shown.exit_code() == 0
 
@@ -173,14 +175,6 @@ def test_output_is_written_by_the_tui_too_and_the_result_stays(terminal, cli, tm
     left = bytes(shown.screen).rpartition(b"\x1b[?1049l")[2].decode()
     assert "Candidate" in left
     assert "cpu numpy" in left
-
-
-def test_a_terminal_that_no_database_knows_shows_the_screens(terminal, earlier_run) -> None:
-    shown = terminal("open", "last", term="nobody-knows-it")
-    shown.until(b"6 of 6 scenarios")
-    assert b"\x1b[?1049h" in shown.screen
-    shown.press(b"q")
-    assert shown.exit_code() == 0
 
 
 def test_a_terminal_that_hangs_up_ends_the_run_and_all_its_processes(terminal, cli) -> None:

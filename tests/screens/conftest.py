@@ -1,10 +1,13 @@
-"""The same terminal for every test, and a state folder of its own."""
+"""The same terminal for every test, and pictures of it."""
 
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import scenes
-from stage import wait_for_idle
+from stage import press, settle, wait_for_idle
+from textual.app import App
+from textual.pilot import Pilot
 from textual.widgets import Input
 
 from workbench import catalog
@@ -23,10 +26,18 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Input.cursor_blink, "_default", False)
 
 
-@pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The keys of the Runs screen delete: never the developer's runs."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+@pytest.fixture
+def pictured(snap_compare: Callable[..., bool], size: tuple[int, int]) -> Callable[..., bool]:
+    """`pictured(app, *keys)`: the screen after all events and these keys is as it was."""
+
+    def compare(app: App[Any], *keys: str) -> bool:
+        async def before(pilot: Pilot[Any]) -> None:
+            await settle(pilot)
+            await press(pilot, *keys)
+
+        return snap_compare(app, terminal_size=size, run_before=before)
+
+    return compare
 
 
 @pytest.fixture

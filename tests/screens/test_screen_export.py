@@ -10,6 +10,7 @@ import scenes
 from msgspec.structs import replace
 from stage import held, press, replayed, settle, settled, text
 
+from screens.pages.palette import Entries
 from workbench.export.formats import file_text
 from workbench.report.run_files import open_run
 
@@ -29,11 +30,10 @@ async def test_e_writes_the_page_of_this_run_into_a_new_file(tmp_path, monkeypat
             assert file.read_text() == file_text("html", app.session.report)
 
 
-async def test_a_run_in_progress_is_not_disturbed_by_drawing_its_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("events", [None, 3], ids=["during a race", "before the first sample"])
+async def test_e_writes_nothing_while_a_run_lasts(tmp_path, monkeypatch, events) -> None:
     monkeypatch.chdir(tmp_path)
-    app, _ = held(scenes.midway())
+    app, _ = held(scenes.midway()[:events])
     async with settled(app, (120, 40)) as pilot:
         assert "e Export" not in text(pilot)
         await press(pilot, "e")
@@ -82,16 +82,7 @@ async def test_e_stays_in_this_folder_whatever_a_document_calls_its_run(
         assert file.name.startswith("workbench-________b__x")
 
 
-async def test_e_has_nothing_to_write_before_the_first_sample(tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    async with settled(held(scenes.h200()[:3])[0], SIZE) as pilot:
-        await press(pilot, "e")
-        assert not [*tmp_path.iterdir()]
-
-
 async def test_the_palette_writes_a_document_that_opens_again(tmp_path, monkeypatch) -> None:
-    from screens.pages.palette import Entries
-
     monkeypatch.chdir(tmp_path)
     app = replayed(scenes.h200())
     async with settled(app, SIZE) as pilot:

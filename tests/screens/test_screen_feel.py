@@ -1,8 +1,5 @@
 """Palette, sorting, themes, notices, small terminals, and keys pressed at random."""
 
-import tomllib
-from pathlib import Path
-
 import pytest
 import scenes
 from rich.color import Color as RichColor
@@ -16,8 +13,6 @@ from screens.terminal import TerminalApp
 from screens.theme import DARK, LIGHT, SIXTEEN, themes
 from screens.widgets.pane import Pane
 from screens.widgets.table import Table
-from workbench.export.view.spans import Text
-from workbench.export.view.table import Line, sorted_lines
 from workbench.files import config
 
 SIZE = (120, 40)
@@ -65,38 +60,12 @@ def titles_of(app: WorkbenchApp):
     return lambda name: app.session.report.rows[name].plan.title
 
 
-def test_amounts_sort_by_size_with_their_units_and_the_empty_last() -> None:
-    cells = ["1.31 TFLOP/s", "900 us", "276 GFLOP/s", "", "12 ms", "CPU 2.9x", "cpu t2", "-1,024"]
-    lines = [Line(cell or "empty", {"a": Text.of(cell)}) for cell in cells]
-    order = ["-1,024", "900 us", "12 ms", "CPU 2.9x", "276 GFLOP/s", "1.31 TFLOP/s", "cpu t2"]
-    order.append("empty")
-    assert [line.key for line in sorted_lines(lines, "a", False)] == order
-    backwards = [line.key for line in sorted_lines(lines, "a", True)]
-    assert backwards == [*reversed(order[:-1]), "empty"]
-
-
-def test_a_heading_keeps_the_lines_below_it() -> None:
-    cells = {"b": "2 ms", "a": "1 ms", "": "", "d": "4 ms", "c": "3 ms"}
-    heading = ("t", [Text.of("for comparison")])
-    lines = [
-        Line(key, {"t": Text.of(cell)}, None if key else heading) for key, cell in cells.items()
-    ]
-    assert [line.key for line in sorted_lines(lines, "t", False)] == ["a", "b", "", "c", "d"]
-
-
-def test_times_below_that_of_the_pick_are_the_least() -> None:
-    cells = {"a": "1.05x", "b": "1/1.80x", "c": "1.00x", "d": "CPU 1/1.20x"}
-    lines = [Line(key, {"t": Text.of(cell)}) for key, cell in cells.items()]
-    assert [line.key for line in sorted_lines(lines, "t", False)] == ["b", "d", "c", "a"]
-
-
 async def test_drawn_times_sort_too() -> None:
     app = replayed(scenes.h200())
     async with settled(app, (120, 40)) as pilot:
         await press(pilot, "2", "greater_than_sign", "greater_than_sign")
         assert "Time▲" in text(pilot)
         row = app.screen.row
-        assert row is not None
         behind = {name: ratio.value for name, ratio in app.session.behind(row).items()}
         shown = [line.key for line in app.screen.query_one(Table)._shown.lines]
         known = [behind[key] for key in shown if key in behind]
@@ -245,25 +214,16 @@ async def test_m_starts_the_run_that_the_answer_proposes() -> None:
         assert "m Next step" not in text(pilot)
 
 
-async def test_a_terminal_that_is_too_small_says_so_in_one_line_and_grows_back() -> None:
-    async with settled(replayed(scenes.h200()), (20, 5)) as pilot:
-        assert text(pilot).strip() == "needs 40x10 or more"
-        await pilot.resize_terminal(30, 8)
-        await settle(pilot)
-        assert text(pilot).strip() == "needs 40x10 or more"
-        await pilot.resize_terminal(80, 24)
-        await settle(pilot)
-        assert "Scenario" in text(pilot)
-
-
-@pytest.mark.parametrize("key", ["question_mark", "n"])
-async def test_a_page_above_another_leaves_a_small_terminal_to_that_line(key: str) -> None:
+@pytest.mark.parametrize("keys", [(), ("question_mark",), ("n",)])
+async def test_a_terminal_that_is_too_small_says_so_in_one_line_and_grows_back(keys) -> None:
+    """Also below a page above another."""
     async with settled(replayed(scenes.h200()), (80, 24)) as pilot:
-        await press(pilot, key)
+        await press(pilot, *keys)
         before = text(pilot)
-        await pilot.resize_terminal(30, 8)
-        await settle(pilot)
-        assert text(pilot).strip() == "needs 40x10 or more"
+        for size in ((20, 5), (30, 8)):
+            await pilot.resize_terminal(*size)
+            await settle(pilot)
+            assert text(pilot).strip() == "needs 40x10 or more"
         await pilot.resize_terminal(80, 24)
         await settle(pilot)
         assert text(pilot) == before
@@ -283,65 +243,6 @@ async def test_the_key_for_more_is_named_while_there_is_more(keys: tuple[str, ..
                 assert ("pgdn More" in text(pilot).splitlines()[-1]) == more, size
                 seen.add(more)
     assert seen == {True, False}
-
-
-def test_an_unknown_key_and_a_wrong_type_are_a_line_each_and_lose_nothing() -> None:
-    config.path().parent.mkdir(parents=True)
-    config.path().write_text('# mine\ncolour = 3\nbudget = "long"\ntheme = "nord"\n')
-    values, wrong = config.load()
-    assert values == {"theme": "nord"} and len(wrong) == 2
-    assert "unknown key 'colour'" in wrong[0] and "budget takes seconds" in wrong[1]
-    config.assign("budget", "30")
-    assert config.load()[0] == {"theme": "nord", "budget": 30.0}
-    assert "# mine\ncolour = 3\n" in config.path().read_text()
-    config.assign("theme", None)
-    assert tomllib.loads(config.path().read_text()) == {"colour": 3, "budget": 30.0}
-
-
-@pytest.mark.parametrize("content", [b"colour =", b"\xff\xfe", b"a = " + b"[" * 5000])
-def test_a_file_that_cannot_be_read_is_one_line_and_stays(content: bytes) -> None:
-    config.path().parent.mkdir(parents=True)
-    config.path().write_bytes(content)
-    values, wrong = config.load()
-    assert values == {} and len(wrong) == 1 and "\n" not in wrong[0]
-    with pytest.raises(config.ConfigError):
-        config.assign("theme", "nord")
-    assert config.path().read_bytes() == content
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("budget", "nan"),
-        ("budget", "-1"),
-        ("budget", "x"),
-        ("theme", ""),
-        ("prices", "a,,b"),
-        ("budget", "0.5"),
-        ("budget", "90000"),
-        ("prices", "banana"),
-        ("prices", "cpu=x"),
-        ("prices", "cpu=0"),
-        ("prices", "cpu=10000000000"),
-        ("prices", "cpu=1,cpu=2"),
-        ("prices", "foo:0=1"),
-    ],
-)
-def test_a_wrong_value_is_refused(key: str, value: str) -> None:
-    with pytest.raises(config.ConfigError, match=key):
-        config.assign(key, value)
-    assert not config.path().exists()
-
-
-def test_a_linked_file_keeps_its_link_and_an_unreadable_one_is_named(tmp_path: Path) -> None:
-    config.path().parent.mkdir(parents=True)
-    config.path().symlink_to(tmp_path / "mine.toml")
-    (tmp_path / "mine.toml").write_text("budget = 30\n")
-    config.assign("theme", "nord")
-    assert config.path().is_symlink() and config.load()[0] == {"theme": "nord", "budget": 30}
-    (tmp_path / "mine.toml").write_bytes(b"\xff")
-    with pytest.raises(config.ConfigError, match=r"config\.toml is not UTF-8"):
-        config.assign("theme", "nord")
 
 
 async def test_the_palette_offers_the_next_step_from_above_the_screen() -> None:

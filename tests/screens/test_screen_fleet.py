@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from textual._compositor import LayoutUpdate
+from stage import at_both_sizes
 from textual.app import App
 from textual.pilot import Pilot
 from textual.screen import ModalScreen
@@ -18,7 +18,6 @@ from workbench.fleet.reader import read_folder
 from workbench.planning.usage import UsageError
 from workbench.records.fleet import FleetDocument
 
-SIZES = [pytest.param((80, 24), id="80x24"), pytest.param((120, 40), id="120x40")]
 NOW = 1_795_338_000.0 + 900
 
 
@@ -43,7 +42,7 @@ def text(app: FleetApp) -> str:
     return str(app.query_one("#fleet").render())
 
 
-@pytest.mark.parametrize("size", SIZES)
+@at_both_sizes
 def test_the_tables_of_a_fleet(snap_compare, read, size) -> None:
     assert snap_compare(FleetApp(read, read()), terminal_size=size)
 
@@ -146,16 +145,3 @@ async def test_ctrl_z_suspends_above_the_screen_too(read, monkeypatch: pytest.Mo
         await pilot.pause()
         await pilot.press("ctrl+z")
         assert suspended == [app]
-
-
-async def test_everything_is_drawn_again_after_a_suspend(read, monkeypatch) -> None:
-    drawn: list[object] = []
-    app = FleetApp(read, read())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.pause()
-        monkeypatch.setattr(app, "_display", lambda _, update: drawn.append(type(update)))
-        await pilot.pause()
-        assert LayoutUpdate not in drawn
-        app._resume_signal()
-        await pilot.pause()
-        assert LayoutUpdate in drawn

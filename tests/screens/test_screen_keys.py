@@ -228,23 +228,18 @@ async def test_page_keys_scroll_the_text_below_the_table() -> None:
         assert "decided after" not in text(pilot)
 
 
-async def test_the_filter_finds_the_words_that_the_table_shows() -> None:
+async def test_the_filter_finds_words_of_the_table_and_the_titles_of_its_short_names() -> None:
     async with settled(replayed(scenes.h200()), (120, 40)) as pilot:
         await press(pilot, "slash", *"pytorch")
         assert "nothing matches" not in text(pilot)
-
-
-async def test_the_filter_finds_a_title_where_the_table_shows_a_short_name() -> None:
-    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
-        await settle(pilot)
+    async with settled(replayed(scenes.h200()), SIZE) as pilot:
         await press(pilot, "slash", *"irregular")
         assert "branching " in text(pilot) and "training " not in text(pilot)
 
 
 async def test_the_table_names_a_scenario_alike_before_and_after_its_answer() -> None:
     for events in ([e for e in scenes.h200() if e.at_s < 1.0], scenes.h200()):
-        async with held(events)[0].run_test(size=SIZE) as pilot:
-            await settle(pilot)
+        async with settled(held(events)[0], SIZE) as pilot:
             assert "branching  " in text(pilot), events[-1]
 
 

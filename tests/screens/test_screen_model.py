@@ -1,6 +1,6 @@
 """The Model screen: what it shows at each stage of `advise --model`, and what its keys do."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import own_runs
@@ -9,7 +9,18 @@ import recorded_model
 import scenes
 import simulated_lab
 from msgspec.structs import replace
-from stage import JOURNALS, HeldFeed, held, opened, press, replayed, settle, settled, text
+from stage import (
+    JOURNALS,
+    HeldFeed,
+    at_both_sizes,
+    held,
+    opened,
+    press,
+    replayed,
+    settle,
+    settled,
+    text,
+)
 from textual.pilot import Pilot
 
 from screens.app import WorkbenchApp
@@ -94,12 +105,9 @@ async def listed(pilot: Pilot[None]) -> str:
     return text(pilot)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
-def test_the_picker(snap_compare: Callable[..., bool], folder: Path, size: tuple[int, int]) -> None:
-    async def before(pilot: Pilot[None]) -> None:
-        await listed(pilot)
-
-    assert snap_compare(replayed(scenes.h200()), terminal_size=size, run_before=before)
+@at_both_sizes
+def test_the_picker(snap_compare, folder: Path, size: tuple[int, int]) -> None:
+    assert snap_compare(replayed(scenes.h200()), terminal_size=size, run_before=listed)
 
 
 async def test_other_runs_offer_the_models_of_the_folder_and_the_form_races_one(folder) -> None:

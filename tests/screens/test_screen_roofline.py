@@ -1,13 +1,11 @@
 """The candidates of a row under the measured ceilings."""
 
 import dataclasses
-from collections.abc import Callable
 
 import msgspec
 import pytest
 import scenes
-from stage import press, replayed, settle, settled, text
-from textual.pilot import Pilot
+from stage import at_both_sizes, press, replayed, settled, text
 
 from workbench.export.view.chart import Series, chart
 from workbench.export.view.curves import MARKS
@@ -18,7 +16,6 @@ from workbench.records.document import DeviceCeilings
 from workbench.records.reason import Reason
 from workbench.report.report import Report
 
-SIZES = [pytest.param((80, 24), id="80x24"), pytest.param((120, 40), id="120x40")]
 SIZE = (120, 40)
 
 
@@ -44,13 +41,9 @@ def with_gpu() -> Report:
     return report
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_the_roofline_of_a_row(snap_compare: Callable[..., bool], size: tuple[int, int]) -> None:
-    async def before(pilot: Pilot[None]) -> None:
-        await settle(pilot)
-        await press(pilot, "6")
-
-    assert snap_compare(replayed(scenes.h200()), terminal_size=size, run_before=before)
+@at_both_sizes
+def test_the_roofline_of_a_row(pictured) -> None:
+    assert pictured(replayed(scenes.h200()), "6")
 
 
 async def test_6_shows_it_and_brackets_walk_the_rows() -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from unittest.mock import Mock
 
 import machines
 import pytest
@@ -191,9 +192,7 @@ async def test_an_opened_run_stays_while_a_watch_goes_on(kept: Path) -> None:
 
 
 async def test_a_state_folder_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def locked() -> None:
-        raise JournalError("the folder cannot be read: Permission denied")
-
+    locked = Mock(side_effect=JournalError("the folder cannot be read: Permission denied"))
     monkeypatch.setattr(history, "refreshed", locked)
     monkeypatch.setattr(palette, "refreshed", locked)
     async with on_runs() as pilot:

@@ -1,11 +1,15 @@
 """Phases, clocks and exit codes of one run as the screens see it."""
 
+import json
+
 import pytest
 import scenes
 from builders import block
+from stage import JOURNALS, replayed
 
 from screens.state.event_source import EventSourceError
 from screens.state.session import Session
+from workbench.export.json import document_parts
 from workbench.export.text import summary_text
 from workbench.export.view.derived import RunView
 from workbench.export.view.events import race_log
@@ -135,7 +139,6 @@ def test_speeds_compare_what_shared_its_rounds_and_the_best_is_the_pick() -> Non
 
     done = Report.of(scenes.cpu_only())
     for row in done.rows.values():
-        assert row.verdict.pick is not None
         assert RunView(done).behind(row)[row.verdict.pick].value == 1.0
 
 
@@ -191,3 +194,16 @@ def test_a_long_run_keeps_the_log_of_its_first_rows() -> None:
     kept = race_log(row, long.log)
     assert kept == race_log(row, short.log)
     assert (kept[0].word, kept[-1].word) == ("race", "answer")
+
+
+@pytest.mark.parametrize("journal", ["advise-simulated-gpu", "run-sweep"])
+async def test_the_tui_holds_the_document_that_json_prints(journal: str) -> None:
+    lines = (JOURNALS / f"{journal}.jsonl").read_bytes().splitlines()
+    events = [ev.decode(line) for line in lines]
+    app = replayed(events)
+    async with app.run_test() as pilot:
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        held = json.loads("".join(document_parts(app.session.report)))
+    assert held == json.loads("".join(document_parts(Report.of(events))))
+    assert held["run"]["status"] == "done"

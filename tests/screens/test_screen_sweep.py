@@ -97,7 +97,6 @@ def test_every_curve_is_drawn_with_the_mark_that_leads_its_candidate() -> None:
     report = Report.of(scenes.sweep())
     row = last_of(report)
     sweep = RunView(report).sweep(row)
-    assert sweep is not None
     marks = curve_marks(sweep)
     assert set(marks) == {candidate.case.label for candidate in row.candidates}
     assert len({mark.plain for mark in marks.values()}) == len(marks)
@@ -135,7 +134,6 @@ def test_all_sizes_between_which_the_lead_changes_device_are_shaded() -> None:
 def test_a_lead_that_changes_on_one_device_is_not_said_to_change_it(between: str, end: str) -> None:
     report = Report.of(scenes.sweep())
     sweep = RunView(report).sweep(last_of(report))
-    assert sweep is not None
     found = msgspec.structs.replace(CROSSOVER, between=between)
     title, *_ = curve_lines(sweep, {}, None, 100, 30, found)
     assert title.plain.partition(" ─")[0].endswith(f"shaded where the lead {end}")
@@ -148,7 +146,6 @@ def test_a_curve_takes_no_more_room_than_it_is_given(width: int) -> None:
     report = Report.of(scenes.sweep())
     row = last_of(report)
     sweep = RunView(report).sweep(row)
-    assert sweep is not None
     for height in range(1, 40):
         lines = curve_lines(sweep, row.plan.point, None, width, height)
         assert 0 < len(lines) <= height

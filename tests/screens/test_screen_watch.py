@@ -5,9 +5,8 @@ import threading
 from collections.abc import Callable, Iterator
 
 import machines
-import pytest
 import scenes
-from stage import HeldFeed, held, press, settle, settled, text
+from stage import HeldFeed, at_both_sizes, held, press, settle, settled, text
 from textual.pilot import Pilot
 
 from screens.app import WorkbenchApp
@@ -19,8 +18,6 @@ from workbench.records import events as ev
 from workbench.records.machine import GpuReading, HostReading, Machine, Software
 from workbench.records.reason import Reason
 from workbench.report.report import Report
-
-SIZES = [pytest.param((80, 24), id="80x24"), pytest.param((120, 40), id="120x40")]
 
 
 def course(machine: Machine, count: int, *, lost: bool) -> Iterator[Snapshot]:
@@ -79,14 +76,10 @@ class Watch:
         return text(pilot)
 
 
-@pytest.mark.parametrize("size", SIZES)
+@at_both_sizes
 def test_the_watch_of_a_machine_with_a_gpu(snap_compare, size) -> None:
     watch = Watch(machines.gpu_server())
-
-    async def before(pilot: Pilot[None]) -> None:
-        await watch.read(pilot)
-
-    assert snap_compare(watch.app, terminal_size=size, run_before=before)
+    assert snap_compare(watch.app, terminal_size=size, run_before=watch.read)
 
 
 def test_clock_events_are_shown_in_words() -> None:

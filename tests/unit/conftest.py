@@ -17,7 +17,6 @@ settings.load_profile("workbench")
 @pytest.fixture
 def recordings_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The user's own, and nothing that came with the program."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(recordings, "asset", lambda _: tmp_path / "none")
     found = recordings.own_folder()
     found.mkdir(parents=True)

@@ -1,9 +1,7 @@
 """Every workload prepares, steps, checks its own result, and notices a wrong one."""
 
-import json
 import math
 import multiprocessing
-import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
@@ -11,12 +9,16 @@ from functools import partial
 from typing import Any
 
 import pytest
+import torch
 from checking import checked, fails_with
 from small import BATCH, SMALL
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+from torch.utils.flop_counter import FlopCounterMode
 
 from workbench import catalog
 from workbench.contract import Case, Setup, Task, Variant, WorkloadError
 from workbench.engine.workers import CANNOT_HERE
+from workloads import digits
 from workloads._shared.torch_task import ON_CUDA_ONLY
 
 BUILT_IN = {name: catalog.load(name) for name in SMALL}
@@ -41,8 +43,6 @@ SIMULATED, ON_CUDA = (
 @pytest.fixture(autouse=True)
 def traced_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let torch.compile trace only: compiling C++ takes ten seconds for each case."""
-    import torch
-
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
 
 
@@ -108,9 +108,6 @@ def awaited(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     An optimiser's own reads do not count: they read its step count, which is on the host.
     """
-    import torch
-    from torch.utils.data.dataloader import _BaseDataLoaderIter
-
     called: list[str] = []
 
     def noted(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -163,8 +160,6 @@ def test_a_loss_scale_is_waited_for(awaited: list[str]) -> None:
     ("name", "variant"), [pair for pair in ON_GPU if pair[0] == "matmul"], ids=ident
 )
 def test_a_missing_gpu_is_a_reason_with_a_remedy(name: str, variant: Variant) -> None:
-    import torch
-
     if torch.cuda.is_available():
         pytest.skip("this machine has one")
     with fails_with("no_device", hint=True):
@@ -209,8 +204,6 @@ def test_a_training_with_other_losses_is_found() -> None:
 
 
 def test_digits_that_are_not_learnt_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    from workloads import digits
-
     monkeypatch.setattr(digits, "EPOCHS", 0)
     found = prepared(case_of("digits", Variant("cpu", "torch", "fp32"))).check()
     assert found.metric == "test_accuracy"
@@ -246,8 +239,6 @@ def test_the_same_seed_gives_the_same_run_and_another_does_not() -> None:
     ["matmul", "gemm", "infer_mlp", "infer_encoder", "conv_layers", "train_mlp_deep", "scaling"],
 )
 def test_counted_operations_agree_with_torchs_own_counter(name: str) -> None:
-    from torch.utils.flop_counter import FlopCounterMode
-
     case = case_of(name, Variant("cpu", "torch", "fp32"))
     task = prepared(case)
     with FlopCounterMode(display=False) as counter:
@@ -268,13 +259,3 @@ def test_costs_are_positive_and_grow_with_the_batch(name: str) -> None:
         double = Case(**{**case.__dict__, "batch": 2 * case.batch})
         expected = work.items if work.item == "runs" else 2 * work.items
         assert workload.work(double).items == expected
-
-
-def test_describing_workloads_imports_no_backend() -> None:
-    code = (
-        "import json, sys; from workbench import catalog; catalog.load_all();"
-        "heavy = ('torch', 'onnxruntime', 'onnx', 'numpy', 'PIL');"
-        "print(json.dumps([n for n in heavy if n in sys.modules]))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == []

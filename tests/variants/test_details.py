@@ -7,14 +7,19 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
+import torch
 from checking import checked, fails_with
 from support import go_on, stop
-from tasks import prepared
+from tasks import losses, prepared
+from torch.utils.flop_counter import FlopCounterMode
 
 from workbench import assets
 from workbench.contract import Accuracy, Case, Setup, WorkloadError
 from workloads._shared import digits, network, onnx_model, quantisation
+from workloads._shared.torch_task import TorchTask, aligned, set_tf32
 from workloads.conv_layers import WORKLOAD as CONV_LAYERS
 from workloads.digits import WORKLOAD as DIGITS, FedDigits, pictures as digit_pictures
 from workloads.forest import grow
@@ -44,8 +49,6 @@ def test_int8_of_the_trained_net_stays_within_two_percent(method: str, image: in
 
 
 def test_a_layer_is_really_quantised() -> None:
-    import onnx
-
     layers = network.mlp((8, 16, 4), seed=0)
     model = onnx_model.graph(layers, (1, 8))
     inputs = [np.random.default_rng(0).standard_normal((1, 8), dtype=np.float32)]
@@ -70,8 +73,6 @@ def test_a_model_that_quantisation_skipped_is_refused() -> None:
 
 
 def test_an_execution_provider_is_never_replaced_silently() -> None:
-    import onnxruntime
-
     if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
         pytest.skip("this onnxruntime was built for CUDA")
     with fails_with("provider_fallback", hint="onnxruntime-gpu"):
@@ -127,8 +128,6 @@ def test_the_check_leaves_the_training_at_its_start() -> None:
 
 def test_fp16_training_lowers_its_loss_scale_where_gradients_overflow() -> None:
     """The CPU computes FP16 slowly, but the same way as a GPU: through autocast and GradScaler."""
-    import torch
-
     case = training_case("fp16", 4, image=16)
     with closing(prepared(case)) as task:
         assert task.scaler.is_enabled()
@@ -139,19 +138,12 @@ def test_fp16_training_lowers_its_loss_scale_where_gradients_overflow() -> None:
         assert task.loss() is not None
 
 
-def test_a_gradient_that_is_wrong_is_found() -> None:
+@pytest.mark.parametrize(("place", "factor"), [(1, 1.01), (1, float("nan")), (2, float("nan"))])
+def test_a_gradient_that_is_wrong_is_found(place: int, factor: float) -> None:
     case = Case("conv_layers", "cpu", "torch", "fp32", None, 1, 1, {"image": 14})
     task = prepared(case)
     assert task.check().passed
-    task.leaves[1].register_hook(lambda gradient: gradient * 1.01)
-    assert not task.check().passed
-
-
-@pytest.mark.parametrize("place", [1, 2])  # the kernels
-def test_a_gradient_that_is_no_number_is_found(place: int) -> None:
-    case = Case("conv_layers", "cpu", "torch", "fp32", None, 1, 1, {"image": 14})
-    task = prepared(case)
-    task.leaves[place].register_hook(lambda gradient: gradient * float("nan"))
+    task.leaves[place].register_hook(lambda gradient: gradient * factor)  # of a kernel
     assert not task.check().passed
 
 
@@ -159,24 +151,16 @@ def test_a_training_starts_again_after_its_epochs() -> None:
     case = Case(
         "train_mlp_deep", "cpu", "torch", "fp32", None, 1, None, {"samples": 100, "epochs": 2}
     )
-    task = prepared(case)
-    losses = []
-    for _ in range(3):
-        task.step()
-        losses.append(task.loss())
-    assert losses[2] == losses[0] != losses[1]
+    first, second, again = losses(prepared(case), 3)
+    assert again == first != second
 
 
 @pytest.mark.parametrize("mode", [None, "dataloader"])
 def test_digits_start_again_after_their_epochs(mode: str | None, monkeypatch) -> None:
     monkeypatch.setattr("workloads.digits.EPOCHS", 2)
     case = Case("digits", "cpu", "torch", "fp32", None, 1, 700, mode=mode)  # two steps an epoch
-    task = prepared(case)
-    losses = []
-    for _ in range(5):
-        task.step()
-        losses.append(task.loss())
-    assert losses[4] == losses[0] != losses[2]
+    found = losses(prepared(case), 5)
+    assert found[4] == found[0] != found[2]
 
 
 def test_a_data_loader_passes_each_digit_once_an_epoch() -> None:
@@ -197,8 +181,6 @@ def test_a_batch_beyond_the_digits_is_refused() -> None:
 
 
 def test_the_reference_convolution_agrees_with_torch() -> None:
-    import torch
-
     rng = np.random.default_rng(0)
     for stride, side in ((1, 7), (2, 7), (2, 8)):
         x, weight = rng.standard_normal((2, 3, side, side)), rng.standard_normal((4, 3, 3, 3))
@@ -207,8 +189,6 @@ def test_the_reference_convolution_agrees_with_torch() -> None:
 
 
 def test_costs_of_the_conv_net_agree_with_torchs_own_counter() -> None:
-    from torch.utils.flop_counter import FlopCounterMode
-
     case = Case("infer_cnn", "cpu", "torch", "fp32", None, 1, 2, {"image": 20})
     task = prepared(case)
     with FlopCounterMode(display=False) as counter:
@@ -272,10 +252,6 @@ def test_an_asset_of_an_installed_wheel_comes_first(tmp_path, monkeypatch) -> No
 
 
 def test_torchs_own_readers_work_after_tf32_was_switched() -> None:
-    import torch
-
-    from workloads._shared.torch_task import set_tf32
-
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     before = matmul.allow_tf32, cudnn.allow_tf32
     try:
@@ -293,10 +269,6 @@ def test_torchs_own_readers_work_after_tf32_was_switched() -> None:
 
 
 def test_true_fp32_holds_where_a_module_has_asked_for_tf32_by_the_new_names() -> None:
-    import torch
-
-    from workloads._shared.torch_task import set_tf32
-
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     if not hasattr(matmul, "fp32_precision"):
         pytest.skip("torch has the new names since 2.9")
@@ -312,10 +284,6 @@ def test_true_fp32_holds_where_a_module_has_asked_for_tf32_by_the_new_names() ->
 
 
 def test_tf32_is_switched_by_the_new_names_where_the_old_ones_are_gone(monkeypatch) -> None:
-    import torch
-
-    from workloads._shared.torch_task import set_tf32
-
     class Modern:
         __slots__ = ("fp32_precision",)
 
@@ -328,8 +296,6 @@ def test_tf32_is_switched_by_the_new_names_where_the_old_ones_are_gone(monkeypat
 
 
 def test_a_compiled_case_ends_torchs_processes_for_compiling_before_each_turn(monkeypatch) -> None:
-    from workloads._shared.torch_task import TorchTask
-
     class Still(TorchTask):
         def step(self) -> None: ...
 
@@ -354,10 +320,6 @@ def test_lower_precisions_differ_from_fp32_on_the_cpu_but_not_on_the_simulated_g
 
 
 def test_tensors_from_numpy_are_aligned_as_torch_aligns() -> None:
-    import torch
-
-    from workloads._shared.torch_task import aligned
-
     raw = np.zeros(64 + 4, dtype=np.float32)
     odd = raw[1:] if raw.ctypes.data % 64 == 0 else raw
     tensor = torch.from_numpy(odd)

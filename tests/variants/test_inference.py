@@ -5,20 +5,24 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+import torch
 from checking import fails_with
 from inference_cases import TOKENS, case_of, encoder_case
+from onnx import numpy_helper
 from tasks import prepared
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from workbench import catalog
 from workbench.contract import Case, Setup, WorkloadError
 from workloads import infer_encoder as encoder
-from workloads._shared import network, onnx_model, quantisation, torch_task
+from workloads._shared import inference, network, onnx_model, quantisation, session, torch_task
+from workloads._shared.session import BoundSession
 
 
 def test_the_reference_agrees_with_torch_in_float64() -> None:
-    import torch
-
     layers = encoder.untrained(3)
     inputs = np.random.default_rng(3).standard_normal((3, 9, encoder.WIDTH))
     with torch.inference_mode():
@@ -68,9 +72,6 @@ def test_the_same_seed_gives_the_same_answers_and_another_does_not() -> None:
 @pytest.mark.parametrize("batch", [1, 3])
 def test_operations_agree_with_torchs_own_counter(batch: int) -> None:
     """At a length at which attention is a third of all work."""
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-    from torch.utils.flop_counter import FlopCounterMode
-
     case = encoder_case(tokens=512, batch=batch)
     task = prepared(case)
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
@@ -119,8 +120,6 @@ def test_int8_of_the_encoder_stays_within_three_percent(method: str, tokens: int
 
 @pytest.mark.parametrize("method", ["dynamic", "static"])
 def test_every_dense_layer_of_the_encoder_is_quantised(method: str) -> None:
-    import onnx
-
     shape = (1, 4, encoder.WIDTH)
     inputs = [np.random.default_rng(0).standard_normal(shape, dtype=np.float32)]
     model = quantisation.quantise(onnx_model.graph(encoder.untrained(0), shape), method, inputs)
@@ -174,8 +173,6 @@ def test_pictures_are_checked_one_by_one_to_save_memory(monkeypatch: pytest.Monk
 @pytest.fixture
 def as_gpu(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """ONNX Runtime's CPU in the place of a GPU; the lengths of its first runs."""
-    from workloads._shared import inference, session
-
     first_runs: list[float] = []
 
     class Bound(session.BoundSession):
@@ -209,8 +206,6 @@ def as_gpu(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_candidates_of_onnx_runtime_on_a_gpu_are_right(
     as_gpu, name, precision, quantization, mode, stored
 ) -> None:
-    import onnx
-
     sizes = {"infer_cnn": {"image": 16}, "infer_mlp": {"width": 64}, "infer_encoder": {"tokens": 4}}
     variants = {(v.device_kind, v.backend, v.precision, v.quantization, v.mode) for v in
                 catalog.load(name).variants}  # fmt: skip
@@ -231,8 +226,6 @@ def test_candidates_of_onnx_runtime_on_a_gpu_are_right(
 
 
 def test_a_bound_session_answers_each_batch_anew() -> None:
-    from workloads._shared.session import BoundSession
-
     task = prepared(case_of("infer_mlp", "onnxruntime", batch=3, width=16))
     bound = BoundSession(task.session, "cpu", task.inputs[0])
     for batch in (*task.inputs, task.inputs[0]):
@@ -243,9 +236,6 @@ def test_a_bound_session_answers_each_batch_anew() -> None:
 
 
 def test_int8_for_tensorrt_has_symmetric_signed_ranges_only() -> None:
-    import onnx
-    from onnx import numpy_helper
-
     inputs = [np.random.default_rng(0).standard_normal((1, 8), dtype=np.float32)]
     model = onnx_model.graph(network.mlp((8, 16, 4), seed=0), (1, 8))
 
@@ -275,7 +265,6 @@ def test_on_a_simulated_gpu_they_run_too(mode: str | None) -> None:
 @pytest.mark.campaign
 def test_code_is_compiled_once_for_its_threads() -> None:
     """Otherwise the first timed step would compile again."""
-    import torch
     from torch._dynamo.utils import counters
 
     torch.set_num_threads(2)
@@ -290,8 +279,6 @@ def test_code_is_compiled_once_for_its_threads() -> None:
 
 
 def test_a_missing_compiler_is_a_reason_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
     def refuse(*_: object) -> None:
         raise RuntimeError("InvalidCxxCompiler: No working C++ compiler found in ...")
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from checking import fails_with
+from tasks import losses
 
 from workbench.contract import Case, Setup, Task
 from workloads import digits, digits_to_accuracy
@@ -193,14 +194,6 @@ def library(monkeypatch) -> SimpleNamespace:
 
 def prepared(case: Case) -> Task:
     return WORKLOAD.prepare(case, Setup(seed=0))
-
-
-def losses(task: Task, count: int) -> list[float | None]:
-    found = []
-    for _ in range(count):
-        task.step()
-        found.append(task.loss())
-    return found
 
 
 def test_it_trains_as_torch_does_and_starts_again(library) -> None:

@@ -5,11 +5,15 @@ from functools import partial
 
 import numpy as np
 import pytest
+import torch
 from checking import fails_with
-from tasks import prepared
+from tasks import losses, prepared
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from workbench import catalog
-from workbench.contract import Case, ParameterValue, Setup, Task, WorkloadError
+from workbench.contract import Case, ParameterValue, Setup, WorkloadError
+from workloads import digits_to_accuracy
 from workloads.train_gpt import SUCCESSORS, VOCABULARY, gpt, markov_chain
 from workloads.train_resnet import resnet
 
@@ -36,44 +40,24 @@ def case_of(
     return Case(name, "cpu", "torch", precision, None, 1, batch, values, mode)
 
 
-def losses(task: Task, steps: int) -> list[float | None]:
-    found = []
-    for _ in range(steps):
-        task.step()
-        found.append(task.loss())
-    return found
+def passes(name: str, factor: float, precision: str = "fp32", share: float = 0.5) -> bool:
+    """Whether the check passes where the gradient in the layer at this share is multiplied."""
+    with closing(prepared(case_of(name, precision))) as task:
+        matrices = [p for p in task.network.parameters() if p.dim() > 1]
+        matrices[int(share * len(matrices))].register_hook(lambda gradient: gradient * factor)
+        return task.check().passed
 
 
 @pytest.mark.parametrize("name", TRAININGS)
 def test_a_gradient_that_is_wrong_in_one_layer_is_found(name: str) -> None:
-    with closing(prepared(case_of(name))) as task:
-        assert task.check().passed
-        matrices = [p for p in task.network.parameters() if p.dim() > 1]
-        matrices[len(matrices) // 2].register_hook(lambda gradient: gradient * 1.05)
-        assert not task.check().passed
+    assert passes(name, 1.0)
+    assert not passes(name, 1.05)
+    assert not passes(name, 0.0, "bf16"), "it misses a layer"
+    assert not passes(name, float("nan"), share=0.99)
 
 
 def test_a_gradient_that_is_off_by_as_much_as_the_kink_of_a_relu_makes_passes() -> None:
-    with closing(prepared(case_of("train_cnn"))) as task:
-        matrices = [p for p in task.network.parameters() if p.dim() > 1]
-        matrices[len(matrices) // 2].register_hook(lambda gradient: gradient * 1.002)
-        assert task.check().passed
-
-
-@pytest.mark.parametrize("name", TRAININGS)
-def test_a_gradient_that_misses_a_layer_is_found_in_bf16(name: str) -> None:
-    with closing(prepared(case_of(name, "bf16"))) as task:
-        matrices = [p for p in task.network.parameters() if p.dim() > 1]
-        matrices[len(matrices) // 2].register_hook(lambda gradient: gradient * 0)
-        assert not task.check().passed
-
-
-@pytest.mark.parametrize("name", TRAININGS)
-def test_a_gradient_that_is_no_number_is_found(name: str) -> None:
-    with closing(prepared(case_of(name))) as task:
-        matrices = [p for p in task.network.parameters() if p.dim() > 1]
-        matrices[-1].register_hook(lambda gradient: gradient * float("nan"))
-        assert not task.check().passed
+    assert passes("train_cnn", 1.002)
 
 
 def test_a_loss_that_is_no_number_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,8 +80,6 @@ def test_a_check_changes_nothing_in_the_training(name: str) -> None:
 
 
 def test_fp16_lowers_its_loss_scale_and_is_right() -> None:
-    import torch
-
     task = prepared(case_of("train_gpt", "fp16"))
     task.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**30)
     assert task.check().passed
@@ -110,8 +92,6 @@ def test_a_resnet_of_any_batch_is_right(batch: int) -> None:
 
 
 def test_later_tokens_change_nothing_before_them() -> None:
-    import torch
-
     network = gpt(12, 128, 2, seed=0)
     tokens = torch.from_numpy(markov_chain(12, seed=0))[None]
     changed = tokens.clone()
@@ -124,8 +104,6 @@ def test_later_tokens_change_nothing_before_them() -> None:
 @pytest.mark.parametrize("name", [*TRAININGS, "train_mlp_deep"])
 def test_forward_and_backward_are_compiled_before_the_first_step(name: str, monkeypatch) -> None:
     """Traced in full, but without compiling C++, which takes ten seconds."""
-    import torch
-
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     case, setup = case_of(name, mode="compile"), Setup(seed=0)
     task, eager = catalog.load(name).prepare(case, setup), prepared(case_of(name))
@@ -161,8 +139,6 @@ def test_a_fused_update_is_the_same_update(name: str) -> None:
 
 @pytest.mark.parametrize("blocks", [1, 2])
 def test_operations_of_a_resnet_agree_with_torchs_own_counter(blocks: int) -> None:
-    from torch.utils.flop_counter import FlopCounterMode
-
     case = case_of("train_resnet", blocks=blocks)
     task = prepared(case)
     with FlopCounterMode(display=False) as counter:
@@ -173,9 +149,6 @@ def test_operations_of_a_resnet_agree_with_torchs_own_counter(blocks: int) -> No
 def test_operations_of_a_gpt_are_those_of_causal_attention() -> None:
     """torch counts every token's attention to every other, and on the CPU's fused kernel none at
     all.  Half of it is masked and need not be computed; that half is not counted here."""
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-    from torch.utils.flop_counter import FlopCounterMode
-
     case = case_of("train_gpt")
     batch, tokens, width, blocks = 3, 16, 128, 2
     task = prepared(case)
@@ -196,7 +169,6 @@ def test_operations_of_a_gpt_are_those_of_causal_attention() -> None:
 )
 def test_the_memory_that_backward_needs_is_in_the_estimate(name, params) -> None:
     """The estimates for two batch sizes differ by the memory of one sample."""
-    import torch
 
     def saved(batch: int) -> int:
         task, found = prepared(case_of(name, batch=batch, **params)), {}
@@ -297,8 +269,6 @@ def test_an_accuracy_that_the_device_only_claims_is_found(monkeypatch: pytest.Mo
 
 
 def test_a_training_that_never_reaches_its_target_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    from workloads import digits_to_accuracy
-
     monkeypatch.setattr(digits_to_accuracy, "MOST_EPOCHS", 1)
     with fails_with("not_reached", r"in 1 epochs, not 0\.98"):
         prepared(case_of("digits_to_accuracy", target=0.98)).check()

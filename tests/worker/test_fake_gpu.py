@@ -81,7 +81,6 @@ SpinTask = NominalTask
 
 @pytest.fixture(autouse=True)
 def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     folder = tmp_path / "workloads"
     folder.mkdir()
     (folder / "spin.py").write_text((WORKLOADS / "spin.py").read_text() + NOMINAL)

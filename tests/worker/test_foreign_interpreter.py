@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy
 import pytest
 import torch
-from support import Cli, budget
+from support import Cli, budget, printed
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +64,7 @@ def test_a_users_module_races_in_the_users_own_environment(
     run = Cli(cli.environment, cwd=tmp_path)
     asked = ("--torch", "net:build", "--threads", "1", *budget(8), "--json")
     done = run("advise", *asked, "--python", str(python_with_torch))
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = printed(done)
     assert {*(tmp_path / "where").read_text().split()} == {str(python_with_torch.parents[1])}
     measured = {m["case"]["backend"]: m for m in found["measurements"]}
     assert measured["torch"]["status"] == "ok"
@@ -85,8 +84,7 @@ def test_a_backend_the_interpreter_lacks_is_skipped_with_the_remedy(cli, other_p
         "run", "matmul", "--set", "n=128", "--backend", "torch", "--precision", "fp32",
         "--budget", "8", "--python", str(other_python), "--json", PYTHONPATH="",
     )  # fmt: skip
-    assert done.returncode == 1
-    (measured,) = json.loads(done.stdout)["measurements"]
+    (measured,) = printed(done, 1)["measurements"]
     assert (measured["status"], measured["reason"]["code"]) == ("skipped", "missing_package")
     assert "--python" in measured["reason"]["hint"]
 
@@ -100,19 +98,9 @@ def test_a_side_of_ab_that_lacks_the_backend_is_named(cli, other_python: Path) -
 
 
 def test_the_worker_modules_are_importable_without_this_environment() -> None:
-    code = "import sys; sys.argv=['x']; import workbench.worker.worker; print(sorted(sys.modules))"
-    root = Path(__file__).resolve().parents[2]
-    shown = subprocess.run(
-        [
-            sys.executable,
-            "-I",
-            "-S",
-            "-c",
-            f"import sys; sys.path.insert(0, {str(root)!r}); {code}",
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    code = "sys.argv=['x']; import workbench.worker.worker; print(sorted(sys.modules))"
+    root = str(Path(__file__).resolve().parents[2])
+    command = [sys.executable, "-ISc", f"import sys; sys.path.insert(0, {root!r}); {code}"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "msgspec" not in shown.stdout
     assert "workbench.worker.worker" in shown.stdout

@@ -1,6 +1,5 @@
 """`advise --model` from the command line to the document, with real children."""
 
-import json
 import os
 import signal
 import subprocess
@@ -9,52 +8,36 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import onnx
 import onnx_models
 import onnxruntime
 import pytest
 from onnx import helper
-from support import Cli, budget
+from support import Cli, budget, printed
 
 from workbench.records import events as ev
-from workbench.records.document import Document
-
-HERE = Path(__file__).resolve().parents[1]
 
 
 class Bench:
     """A command line with a folder of its own for models and temporary files."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self.folder = folder
         self.scratch = folder / "scratch"
         self.scratch.mkdir()
-        self.environment = {
-            **os.environ,
-            "XDG_STATE_HOME": str(folder / "state"),
-            "TMPDIR": str(self.scratch),
-            "PYTHONPATH": str(HERE.parent),
-        }
+        self.cli = Cli({**environment, "TMPDIR": str(self.scratch)})
 
     def advise(self, model: str, *options: str) -> subprocess.CompletedProcess[str]:
-        return Cli(self.environment)("advise", "--model", model, *options)
+        return self.cli("advise", "--model", model, *options)
 
     def left(self) -> list[Path]:
         return list(self.scratch.iterdir())
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
-
-
-def document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    assert "Traceback" not in done.stderr, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    msgspec.convert(found, Document)
-    return found
+def bench(tmp_path: Path, environment: dict[str, str]) -> Bench:
+    return Bench(tmp_path, environment)
 
 
 def by_id(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -74,8 +57,7 @@ def run_snippet(text: str, folder: Path) -> None:
 def test_a_classifier_in_all_its_variants(bench: Bench) -> None:
     file = onnx_models.saved(bench.folder, onnx_models.conv_net(), "net.onnx")
     done = bench.advise(file, "--json", *budget(15), "--threads", "1,2")
-    assert done.returncode == 0, done.stderr
-    found = document(done)
+    found = printed(done)
     model, facts = found["model"], found["model"]["facts"]
     assert (facts["file"], facts["precision"], facts["batch"]) == ("net.onnx", "fp32", 1)
     assert facts["inputs"][0]["run_shape"] == [1, 3, 8, 8]
@@ -127,8 +109,7 @@ def test_real_inputs_agreement_and_the_saved_variant(bench: Bench) -> None:
         "--objective", "throughput", "--inputs", str(bench.folder / "data.npz"),
         "--save-best", str(best),
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    found = document(done)
+    found = printed(done)
     assert found["model"]["facts"]["inputs_from"] == "data.npz"
     measured = by_id(found)
     (verdict,) = found["verdicts"]
@@ -165,8 +146,7 @@ def test_the_least_memory_is_what_counts_when_asked_for(bench: Bench) -> None:
         model, "--json", "--budget", "9", "--objective", "memory", "--threads", "1",
         "--max-error", "1",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    found = document(done)
+    found = printed(done)
     measured = {i: m for i, m in by_id(found).items() if m["status"] == "ok"}
     memory = {i: m["memory_peak_bytes"] for i, m in measured.items()}
     assert len(memory) >= 2
@@ -182,8 +162,7 @@ def test_a_simulated_gpu_is_called_simulated(bench: Bench) -> None:
         model, "--json", "--budget", "8", "--device", "cpu", "--device", "fake:0",
         "--precision", "fp32",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    found = document(done)
+    found = printed(done)
     (verdict,) = found["verdicts"]
     assert verdict["basis"] == "simulated"
     assert verdict["best_gpu"] is not None and "/fake:0/" in verdict["best_gpu"]
@@ -243,7 +222,7 @@ def test_a_child_killed_while_it_reads_the_model_is_an_outcome(live_engine, cli,
     (verdict,) = (event.verdict for event in events if isinstance(event, ev.VerdictReached))
     assert (verdict.choice, verdict.pick) == ("unknown", None)
     assert events[-1].status == "done"
-    found = document(cli("open", engine.run_id, "--json"))
+    found = printed(cli("open", engine.run_id, "--json"))
     assert found["verdicts"][0]["choice"] == "unknown"
     assert [each["status"] for each in found["measurements"]] == ["failed"]
     assert found["model"] is None

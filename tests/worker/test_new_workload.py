@@ -1,10 +1,9 @@
 """Adding a workload is one new file."""
 
-import json
 import re
 from pathlib import Path
 
-from support import budget
+from support import budget, printed
 
 COUNTING = '''
 """Counting: a complete workload."""
@@ -51,8 +50,7 @@ def test_a_file_in_a_folder_is_listed_and_run(cli, tmp_path: Path) -> None:
     assert re.search(r"^counting +Adding up", listed.stdout, re.MULTILINE)
     done = cli("run", "counting", "--set", "to=5000", *budget(3), "--json",
                WORKBENCH_WORKLOADS=str(folder))  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    (measured,) = json.loads(done.stdout)["measurements"]
+    (measured,) = printed(done)["measurements"]
     assert measured["id"] == "counting[to=5000]/cpu/numpy/fp64/t" + str(measured["case"]["threads"])
     assert measured["throughput"]["unit"] == "numbers/s"
     assert measured["iterations_per_sample"] > 1

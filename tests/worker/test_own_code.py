@@ -1,20 +1,15 @@
 """`advise --torch`, `--function` and `--command` from the command line to the document."""
 
-import json
-import os
 import shlex
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
-from support import Cli, budget
+from support import Cli, budget, printed
 
 from workbench.records import events as ev
-from workbench.records.document import Document
 
 HERE = Path(__file__).resolve().parents[1]
 SHOP = """
@@ -59,27 +54,14 @@ Advise = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def advise(tmp_path: Path) -> Advise:
+def advise(tmp_path: Path, environment: dict[str, str]) -> Advise:
     fixtures = HERE / "fixtures" / "own"
     (tmp_path / "modules.py").write_text((fixtures / "modules.py").read_text() + SHOP)
     (tmp_path / "trained.py").write_text((fixtures / "trained.py").read_text())
     (tmp_path / "shop.py").write_text(SHOP)
     (tmp_path / "hangs.py").write_text(HANGS)
-    environment = {
-        **os.environ,
-        "XDG_STATE_HOME": str(tmp_path / "state"),
-        "PYTHONPATH": str(HERE.parent),
-    }
     run = Cli(environment, cwd=tmp_path)
     return lambda *options: run("advise", *options, "--json")
-
-
-def document(done: subprocess.CompletedProcess[str], exit_code: int = 0) -> dict[str, Any]:
-    assert done.returncode == exit_code, done.stderr
-    assert "Traceback" not in done.stderr, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    msgspec.convert(found, Document)
-    return found
 
 
 def importers(folder: Path) -> set[str]:
@@ -92,7 +74,7 @@ def importers(folder: Path) -> set[str]:
 
 def test_a_module_races_in_torch_and_onnx_runtime(advise: Advise, tmp_path: Path) -> None:
     options = ("--batch", "4", "--threads", "1", "--save-best", "best", *budget(12))
-    found = document(advise("--torch", "modules:picture", *options))
+    found = printed(advise("--torch", "modules:picture", *options))
     facts, (verdict,) = found["code"]["facts"], found["verdicts"]
     assert (facts["name"], facts["batch"], facts["convolves"]) == ("modules:picture", 4, True)
     measured = {m["id"]: m for m in found["measurements"]}
@@ -110,7 +92,7 @@ def test_a_module_races_in_torch_and_onnx_runtime(advise: Advise, tmp_path: Path
 def test_a_script_runs_once(advise: Advise, tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     done = advise("--torch", "script.py", "--batch", "4", "--threads", "1", *budget(8))
-    found = document(done)
+    found = printed(done)
     assert (tmp_path / "runs").read_text() == "x"
     (module,) = found["code"]["facts"]["modules"]
     assert module["name"] == "Net" and module["chosen"] and 0 < module["share"] <= 1
@@ -122,7 +104,7 @@ def test_a_script_runs_once(advise: Advise, tmp_path: Path) -> None:
 def test_a_script_that_does_not_end_is_cut_and_its_modules_race(advise: Advise, tmp_path) -> None:
     (tmp_path / "script.py").write_text(f"{SCRIPT}\nwhile True:\n    net(torch.randn(4, 64))\n")
     options = ("--batch", "4", "--threads", "1", *budget(12))
-    found = document(advise("--torch", "script.py", *options))
+    found = printed(advise("--torch", "script.py", *options))
     (module,) = found["code"]["facts"]["modules"]
     assert module["name"] == "Net" and module["calls"] > 20
     assert found["verdicts"][0]["pick"] is not None
@@ -131,7 +113,7 @@ def test_a_script_that_does_not_end_is_cut_and_its_modules_race(advise: Advise, 
 def test_a_training_races(advise: Advise) -> None:
     filters = ("--threads", "1", "--batch", "8", "--precision", "fp32")
     modes = ("--mode", "plain", "--mode", "fused")
-    found = document(advise("--torch", "trained:build", "--train", *filters, *modes, *budget(8)))
+    found = printed(advise("--torch", "trained:build", "--train", *filters, *modes, *budget(8)))
     assert found["code"]["facts"]["data"] == "dataset"
     assert {m["case"]["mode"] for m in found["measurements"]} == {None, "fused"}
     assert found["verdicts"][0]["pick"] is not None
@@ -139,7 +121,7 @@ def test_a_training_races(advise: Advise) -> None:
 
 def test_a_function_races_in_workers_alone(advise: Advise, tmp_path: Path) -> None:
     options = ("--function", "shop:work", "--batch", "20000", "--threads", "1", *budget(4))
-    found = document(advise(*options))
+    found = printed(advise(*options))
     assert found["code"]["facts"]["name"] == "shop:work"
     assert found["verdicts"][0]["pick"] == "own[batch=20000,code=shop:work]/cpu/python/t1"
     assert importers(tmp_path) == {"cpu/python/t1"}
@@ -147,7 +129,7 @@ def test_a_function_races_in_workers_alone(advise: Advise, tmp_path: Path) -> No
 
 def test_a_command_races_with_each_value(advise: Advise) -> None:
     command = f"{PYTHON} -c 'print(sum(range({{n}})))'"
-    found = document(advise("--command", command, "--over", "n=1,20000000", *budget(3)))
+    found = printed(advise("--command", command, "--over", "n=1,20000000", *budget(3)))
     assert found["verdicts"][0]["pick"] == "own[]/cpu/command/n=1"
 
 
@@ -174,6 +156,6 @@ def test_what_fails_is_one_line(advise: Advise, options, exit_code: int, says: s
         (line,) = [each for each in done.stderr.splitlines() if each.startswith("workbench:")]
         assert says in line
         return
-    found = document(done, exit_code)
+    found = printed(done, exit_code)
     reasons = [m["reason"]["message"] for m in found["measurements"] if m["reason"]]
     assert any(says in reason for reason in reasons), reasons

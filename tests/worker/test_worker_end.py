@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from workbench.worker.serve import MOST_LOGGED
 
@@ -25,11 +26,16 @@ serve(held, int(sys.argv[1]))
 """
 
 
-def test_a_worker_ends_with_its_exit_functions_but_takes_no_module_apart() -> None:
+def started(script: str, **options: Any) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """The process of a script that serves, and our end of its channel."""
     ours, theirs = socket.socketpair()
     with theirs:
-        command = [sys.executable, "-c", SCRIPT, str(theirs.fileno())]
-        worker = subprocess.Popen(command, stdout=subprocess.PIPE, pass_fds=[theirs.fileno()])
+        command = [sys.executable, "-c", script, str(theirs.fileno())]
+        return subprocess.Popen(command, pass_fds=[theirs.fileno()], **options), ours
+
+
+def test_a_worker_ends_with_its_exit_functions_but_takes_no_module_apart() -> None:
+    worker, ours = started(SCRIPT, stdout=subprocess.PIPE)
     ours.close()
     said, _ = worker.communicate(timeout=60)
     assert said.decode().splitlines() == ["closed", "exit function"]
@@ -55,13 +61,11 @@ serve(Prints(), int(sys.argv[1]))
 
 
 def test_a_long_log_is_emptied_but_no_file_of_the_user(tmp_path: Path) -> None:
-    ours, theirs = socket.socketpair()
     log, own = tmp_path / "log", tmp_path / "own"
     own.touch()
     sizes = []
-    with theirs, log.open("wb") as stderr:
-        command = [sys.executable, "-c", PRINTS, str(theirs.fileno())]
-        worker = subprocess.Popen(command, stderr=stderr, pass_fds=[theirs.fileno()])
+    with log.open("wb") as stderr:
+        worker, ours = started(PRINTS, stderr=stderr)
     with ours, ours.makefile("rw") as channel:
         for into in ("", "", str(own)):
             channel.write(json.dumps({"op": "fill", "into": into}) + "\n")
@@ -90,10 +94,7 @@ serve(Closes(), int(sys.argv[1]))
 
 
 def test_an_error_after_the_end_of_the_streams_is_told() -> None:
-    ours, theirs = socket.socketpair()
-    with theirs:
-        command = [sys.executable, "-c", CLOSES, str(theirs.fileno())]
-        worker = subprocess.Popen(command, pass_fds=[theirs.fileno()])
+    worker, ours = started(CLOSES)
     with ours, ours.makefile("rw") as channel:
         channel.write(json.dumps({"op": "close_streams"}) + "\n")
         channel.flush()

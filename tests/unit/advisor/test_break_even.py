@@ -1,7 +1,5 @@
 """The break-even points of a verdict: where two totals are level, and how firmly that is said."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -9,12 +7,13 @@ import pytest
 from builders import case, scenario, steady
 from hypothesis import given, strategies as st
 from money import priced_report
+from verdict_gallery import GALLERY
+from verdicts import BEHIND
 
 from workbench.advisor.break_even import break_even, plain, sentence, sentences
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
 from workbench.records.document import SetupTimes
-from workbench.records.reason import Reason
 from workbench.records.verdict import Payoff, Verdict
 
 CPU, GPU = case("cpu-a"), case("cuda:0-a")
@@ -185,13 +184,9 @@ def test_a_lead_of_too_few_rounds_is_no_promise_either() -> None:
 
 
 def test_a_candidate_far_behind_after_a_block_is_not_called_too_close() -> None:
-    reason = Reason("far_slower", "at least 4.00x slower than cpu torch fp32 t8 in its first turn")
-    report = priced_report({CPU: steady(0.01), GPU: [[0.04]]}, setups={CPU: LATE, GPU: SOON})
-    report.candidates[GPU.id].reason = reason
-    report.rows["row"].ended_by, report.rows["row"].began_at_s = "decided", 0.0
-    (text,) = sentences(decide(report, scenario()))
+    (text,) = sentences(GALLERY["far behind after a turn"]())
     assert "cuda:0 torch fp32 was eliminated early" in text
-    assert reason.message in text
+    assert BEHIND.message in text
 
 
 def test_steps_are_those_of_the_rounds_both_took_part_in() -> None:
@@ -230,11 +225,7 @@ def test_whole_runs_are_called_runs() -> None:
 
 
 @given(
-    st.floats(0, 1e6),
-    st.floats(0, 1e6),
-    st.floats(1e-9, 1e4),
-    st.floats(1e-9, 1e4),
-    st.booleans(),
+    st.floats(0, 1e6), st.floats(0, 1e6), st.floats(1e-9, 1e4), st.floats(1e-9, 1e4), st.booleans()
 )
 def test_every_payoff_can_be_said(fixed, over_fixed, step, over_step, known: bool) -> None:
     steps = break_even(fixed, step, over_fixed, over_step)

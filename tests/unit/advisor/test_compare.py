@@ -1,7 +1,5 @@
 """Two earlier runs: words for their cases, changes of their verdicts, and doubts about them."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import msgspec
@@ -61,9 +59,7 @@ def test_proven_changes_come_first_then_the_largest() -> None:
 
 
 @pytest.mark.parametrize(("fail_on", "beyond"), [(None, False), (0.05, True), (0.3, False)])
-def test_a_case_is_beyond_the_limit_if_its_whole_interval_is(
-    fail_on: float | None, beyond: bool
-) -> None:
+def test_a_case_is_beyond_the_limit_if_its_whole_interval_is(fail_on, beyond) -> None:
     assert only(against({ONE: 1.0}, {ONE: 1.3}, fail_on)).beyond is beyond
     assert not only(against({ONE: 1.0}, {ONE: 0.5}, fail_on)).beyond
 
@@ -177,9 +173,7 @@ def test_the_noise_of_one_case_widens_all_of_its_run() -> None:
     [({ONE: 1.3, TWO: 1.0}, "CHANGED"), ({ONE: 1.04, TWO: 1.03}, "AMBIGUOUS")],
     ids=["reversed", "a coin toss"],
 )
-def test_another_pick_is_a_change_if_the_intervals_are_disjoint(
-    after: dict[Case, float], word: str
-) -> None:
+def test_another_pick_is_a_change_if_the_intervals_are_disjoint(after, word) -> None:
     found = against({ONE: 1.0, TWO: 1.03}, after)
     (verdict,) = found.verdicts
     assert (verdict.scenario, verdict.word) == ("row", word)
@@ -193,7 +187,6 @@ def test_the_answer_to_another_question_is_no_change() -> None:
     sides = side("A", {ONE: 1.0, TWO: 1.03}), side("B", {ONE: 1.3, TWO: 1.0})
     (changed,) = compared(*sides, None).verdicts
     row = sides[1].report.rows["row"]
-    assert row.verdict is not None
     latency = msgspec.structs.replace(row.verdict, objective="latency")
     row.verdict, was = latency, row.verdict
     (asked,) = compared(*sides, None).verdicts
@@ -206,7 +199,6 @@ def test_the_answer_to_another_question_is_no_change() -> None:
 def test_a_pick_has_no_ratio_to_itself() -> None:
     sides = side("A", {ONE: 1.0, TWO: 2.0}), side("B", {ONE: 1.0, TWO: 2.0})
     row = sides[1].report.rows["row"]
-    assert row.verdict is not None
     row.verdict = msgspec.structs.replace(row.verdict, choice="either")
     (verdict,) = compared(*sides, None).verdicts
     assert (verdict.word, verdict.ci95) == ("AMBIGUOUS", (None, None))
@@ -241,7 +233,6 @@ def test_a_run_with_a_simulated_device_is_flagged() -> None:
 
 def of_version(version: str) -> Report:
     found = report({ONE: steady(1.0)})
-    assert found.started is not None
     tool = msgspec.structs.replace(found.started.tool, version=version)
     found.started = msgspec.structs.replace(found.started, tool=tool)
     return found
@@ -264,7 +255,6 @@ def test_two_machines_are_noticed() -> None:
 
 def test_a_machine_stays_the_same_where_a_run_may_use_less_of_it() -> None:
     here, less = side("A", {ONE: 1.0}), report({ONE: steady(1.0)})
-    assert less.machine is not None
     cpu = msgspec.structs.replace(less.machine.cpu, affinity_cores=2, usable_physical_cores=1)
     posed = [msgspec.structs.replace(machine("fake:0").gpus[0], simulated=True)]
     less.machine = msgspec.structs.replace(less.machine, cpu=cpu, gpus=posed)

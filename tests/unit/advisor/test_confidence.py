@@ -1,7 +1,5 @@
 """The word for the confidence in a verdict: each border, and what lowers it."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from builders import case, changed, events, report, scenario, steady

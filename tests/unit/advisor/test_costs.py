@@ -1,7 +1,5 @@
 """Prices as they are given, and what each candidate costs in money and in joules."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Which size to race next, and what the races at several sizes say together."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Mapping
@@ -55,10 +53,8 @@ def search(
 
 def test_the_crossing_of_two_known_curves_is_closed_in_on() -> None:
     points, found = search(lambda n: steady(n, {CPU: n / 12, GPU: 1 + n / 1e4}))
-    assert found is not None
     assert (found.between, found.below, found.above) == ("device", "cpu", "gpu")
     assert found.value in (12, 13)
-    assert found.ci95 is not None
     assert found.ci95[0] <= 12 <= found.ci95[1] <= 12 * 1.5
     assert found.searched == (1, 1024)
     assert len(points) <= MOST_POINTS
@@ -69,7 +65,6 @@ def test_the_crossing_of_two_known_curves_is_closed_in_on() -> None:
 
 def test_a_lead_that_never_changes_is_claimed_for_the_measured_sizes() -> None:
     points, found = search(lambda n: steady(n, {CPU: 1.0, GPU: 2.0}))
-    assert found is not None
     assert (found.value, found.ci95, found.above) == (None, None, None)
     assert found.sizes == sorted(point.value for point in points)
     assert all(high / low <= GAP for low, high in pairwise(found.sizes))
@@ -82,9 +77,7 @@ def test_a_lead_between_the_ends_is_found_in_the_gap_that_hides_it() -> None:
     _, found = search(
         lambda n: steady(n, {CPU: 1.0 if 100 < n < 200 else 0.5, GPU: 0.8}), size, at=16
     )
-    assert found is not None
     assert (found.below, found.above, found.back) == ("cpu", "gpu", (128, 256))
-    assert found.ci95 is not None
     assert found.ci95[0] <= 100 <= found.ci95[1]
 
 
@@ -100,10 +93,8 @@ def test_of_one_candidate_alone_no_size_is_raced_but_the_ends() -> None:
 
 def test_without_a_gpu_two_candidates_are_compared() -> None:
     _, found = search(lambda n: steady(n, {CPU: 1 + n, INT8: 40 + n / 4}))
-    assert found is not None
     assert found.between == "candidate"
     assert (found.below, found.above) == (CPU.label, INT8.label)
-    assert found.ci95 is not None
     assert found.ci95[0] <= 52 <= found.ci95[1]
     assert "cpu onnxruntime int8" in sentence(found)
 
@@ -111,9 +102,7 @@ def test_without_a_gpu_two_candidates_are_compared() -> None:
 def test_a_change_beyond_a_smallest_size_without_a_clear_lead_is_found() -> None:
     steps = {1: (1.0, 1.001, 9.0), 2: (1.2, 1.0, 1.5), 3: (1.5, 1.2, 1.0)}
     points = [steady(n, dict(zip((CPU, INT8, NUMPY), s, strict=True))) for n, s in steps.items()]
-    changing = find_change(points)
-    assert changing is not None
-    change, _ = changing
+    change, _ = find_change(points)
     assert (change.below, change.above) == (INT8.label, NUMPY.label)
     assert change.bracket == (2, 3)
 
@@ -126,7 +115,6 @@ def test_two_that_change_places_behind_a_third_have_no_lead_to_change() -> None:
 
 def test_a_candidate_that_another_only_equals_is_not_overtaken() -> None:
     _, found = search(lambda n: steady(n, {CPU: 1.0, INT8: 1.0 if n > 100 else 2.0}))
-    assert found is not None
     assert found.value is None
 
 
@@ -135,7 +123,6 @@ def test_a_size_without_candidates_bounds_what_was_searched() -> None:
         return steady(n, {CPU: 1.0, GPU: 2.0}) if n < 1000 else Measured(n, ())
 
     _, found = search(measure)
-    assert found is not None
     assert found.searched == (1, 32)
 
 
@@ -152,9 +139,6 @@ def test_transfers_move_the_crossing_to_larger_sizes() -> None:
         return point
 
     _, found = search(measure)
-    assert found is not None
-    assert found.value is not None
-    assert found.value_with_transfers is not None
     # n^2 / 1e4 = 1 + n^2 / 1e6 + 0.03 n
     assert found.value_with_transfers == pytest.approx(330, rel=0.15)
     assert found.value == pytest.approx(100, rel=0.1)
@@ -169,27 +153,21 @@ def test_with_transfers_it_may_lead_nowhere() -> None:
         return point
 
     _, found = search(measure)
-    assert found is not None
     assert (found.above, found.value_with_transfers) == ("gpu", None)
     assert "With transfers in every step it leads at no measured size." in sentence(found)
 
 
 def test_transfers_that_were_not_timed_are_not_known() -> None:
     _, found = search(lambda n: steady(n, {CPU: n / 12, GPU: 1.0}, transfers=""))
-    assert found is not None
     assert {point.ratio_with_transfers for point in found.points} == {None}
 
 
 def test_sizes_that_contradict_one_another_widen_the_interval() -> None:
     ratios = {1: 0.2, 8: 0.8, 12: 1.2, 16: 0.8, 24: 1.5, 1024: 4.0}
     points = [steady(n, {CPU: ratio, GPU: 1.0}) for n, ratio in ratios.items()]
-    changing = find_change(points)
-    assert changing is not None
-    change, _ = changing
+    change, _ = find_change(points)
     assert change.bracket == (8, 24)
     found = conclude(points, "batch", whole=True)
-    assert found is not None
-    assert found.ci95 is not None
     assert found.ci95[0] <= 8
     assert found.ci95[1] >= 24
 
@@ -197,8 +175,6 @@ def test_sizes_that_contradict_one_another_widen_the_interval() -> None:
 def test_sizes_that_are_no_whole_numbers_are_bisected_too() -> None:
     size = Size("mib", 0.01, 100)
     _, found = search(lambda n: steady(n, {CPU: n, GPU: 0.37}), size, whole=False, at=1.0)
-    assert found is not None
-    assert found.ci95 is not None
     assert found.ci95[0] <= 0.37 <= found.ci95[1]
 
 
@@ -223,8 +199,6 @@ def test_the_interval_holds_the_true_crossing_as_often_as_it_says() -> None:
     for _ in range(runs):
         crossing = math.exp(rng.uniform(math.log(3), math.log(300)))
         _, found = search(noisy(rng, crossing, rng.uniform(0.2, 1.2)), whole=False)
-        assert found is not None
-        assert found.ci95 is not None
         low, high = found.ci95
         held += low <= crossing <= high
         widths.append(high / low)
@@ -236,9 +210,7 @@ def between(ratios: Mapping[float, float], gpu_alone: float | None = None) -> Cr
     """A CPU against a GPU, time of the first over the second by size."""
     points = [steady(n, {CPU: ratio, GPU: 1.0}) for n, ratio in ratios.items()]
     points += [steady(gpu_alone, {GPU: 1.0})] if gpu_alone else []
-    found = conclude(points, "n", whole=True)
-    assert found is not None
-    return found
+    return conclude(points, "n", whole=True)
 
 
 def test_a_lead_is_claimed_where_it_is_proven_and_nowhere_else() -> None:
@@ -252,7 +224,6 @@ def test_a_lead_is_claimed_where_it_is_proven_and_nowhere_else() -> None:
 
 def test_a_single_candidate_has_no_lead_to_be_clear_about() -> None:
     found = conclude([steady(n, {CPU: 1.0}) for n in (1, 3)], "n", whole=True)
-    assert found is not None
     assert sentence(found) == "Only cpu torch fp32 t8 could be picked from n 1 to 3."
 
 
@@ -266,7 +237,6 @@ def test_a_leader_that_may_not_be_picked_elsewhere_is_mentioned_without_a_change
         return steady(n, {INT8: 1.0, CPU: 2.0} if n < 64 else {CPU: 2.0, NUMPY: 3.0})
 
     found = conclude([measure(n) for n in (1, 8, 64, 256, 512)], "batch", whole=True)
-    assert found is not None
     assert (found.value, found.below, found.before) == (None, CPU.label, (8, INT8.label))
     assert f"At batch 8 {INT8.label.replace('/', ' ')} leads." in sentence(found)
 
@@ -281,9 +251,7 @@ def test_a_lead_that_changes_back_is_mentioned() -> None:
 def test_a_third_leader_is_mentioned() -> None:
     one, other = NUMPY.label, INT8.label
     _, found = search(lambda n: steady(n, {CPU: n, INT8: 10 + n / 10, NUMPY: 100.0}))
-    assert found is not None
     assert (found.below, found.above) == (CPU.label, other)
-    assert found.then is not None
     assert found.then[0] >= 900
     assert found.then[1] == one
     assert f"At batch 1,024 {one.replace('/', ' ')} leads" in sentence(found)
@@ -295,7 +263,6 @@ def test_a_leader_at_sizes_below_the_change_is_mentioned() -> None:
         return steady(n, able)
 
     found = conclude([measure(n) for n in (1, 2, 6, 10, 64, 256)], "batch", whole=True)
-    assert found is not None
     assert (found.below, found.above, found.before) == (CPU.label, NUMPY.label, (6, INT8.label))
     assert f"At batch 6 {INT8.label.replace('/', ' ')} leads." in sentence(found)
 
@@ -303,7 +270,6 @@ def test_a_leader_at_sizes_below_the_change_is_mentioned() -> None:
 def test_a_leader_that_cannot_be_picked_further_on_does_not_lead_there() -> None:
     points = [steady(n, {CPU: ratio, GPU: 1.0}) for n, ratio in {1: 0.5, 2: 2.0, 4: 2.0}.items()]
     found = conclude([*points, steady(8, {CPU: 8.0})], "n", whole=True)
-    assert found is not None
     assert found.then == (8, "cpu")
     assert sentence(found).endswith("At n 8 the CPU leads.")
 
@@ -312,7 +278,6 @@ def test_too_few_rounds_prove_no_lead() -> None:
     points = [steady(n, {CPU: 1.0, GPU: ratio}) for n, ratio in {64: 2.0, 4096: 0.5}.items()]
     points[0].candidates[1].blocks = points[0].candidates[1].blocks[:1]
     found = conclude(points, "n", whole=True)
-    assert found is not None
     assert (found.value, found.below, found.leads) == (None, "gpu", (4096, 4096))
 
 
@@ -324,7 +289,6 @@ def test_copying_is_added_to_steps_only() -> None:
         return point
 
     _, found = search(measure)
-    assert found is not None
     assert {point.ratio_with_transfers for point in found.points} == {None}
 
 

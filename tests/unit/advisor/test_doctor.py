@@ -1,7 +1,5 @@
 """Checks of a machine and its stack, from good to broken."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec
@@ -13,13 +11,7 @@ from workbench.advisor.doctor import Examination, examine
 from workbench.advisor.stack import FAIL
 from workbench.export.doctor import doctor_text
 from workbench.machine.packages.trials import Trial
-from workbench.records.machine import (
-    CudaDriver,
-    Memory,
-    Nvml,
-    Os,
-    Package,
-)
+from workbench.records.machine import CudaDriver, Memory, Nvml, Os, Package
 from workbench.records.reason import Reason
 
 
@@ -60,9 +52,7 @@ def test_a_machine_with_a_gpu_can_be_in_order() -> None:
         ({"onnxruntime": Trial("1.31", {}, {CPU: "no"})}, "onnxruntime", "no"),
     ],
 )
-def test_a_package_that_does_not_work_fails_with_a_command_to_paste(
-    trials: dict[str, Trial], name: str, message: str
-) -> None:
+def test_a_package_that_does_not_work_fails_with_a_command_to_paste(trials, name, message) -> None:
     found = examine(build_machine(), software(), {**WORKING, **trials})
     check = bad(found)[name]
     assert found.failed and message in check.message
@@ -122,9 +112,7 @@ def test_an_optional_library_stands_in_the_stack_and_may_be_a_build_for_the_cpu(
         ),
     ],
 )
-def test_a_fault_of_an_optional_library_warns_and_fails_nothing(
-    name: str, trial: Trial, message: str
-) -> None:
+def test_a_fault_of_an_optional_library_warns_and_fails_nothing(name, trial, message) -> None:
     found = with_library(name, trial, "scikit-learn" if name == "sklearn" else "")
     assert message in bad(found)[name].message
     assert not found.failed
@@ -170,9 +158,7 @@ def test_a_provider_that_is_compiled_in_but_falls_back_fails() -> None:
         ("CUDA 13.0", "CUDA 13.0", "12.4", ">=1.21,<1.27'"),
     ],
 )
-def test_the_onnxruntime_that_suits_driver_and_torch_is_named(
-    ort: str, torch: str, driver: str, remedy: str
-) -> None:
+def test_the_onnxruntime_that_suits_driver_and_torch_is_named(ort, torch, driver, remedy) -> None:
     here = with_gpu()
     here = msgspec.structs.replace(here, cuda=CudaDriver(True, 1, None, driver))
     found = software(torch)

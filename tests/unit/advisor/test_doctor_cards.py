@@ -1,23 +1,30 @@
-"""Checks of each card: what is a fault, and what is no complaint."""
+"""Checks of each card: what is a fault, what is no complaint, and which is a straggler."""
 
-from __future__ import annotations
-
+import re
 from typing import Any
 
 import msgspec
 import pytest
+from builders import case, events, steady
 from examined_machines import HEALTHY, ON_GPU, bad, software, with_gpu
 
-from workbench.advisor.doctor import examine
+from workbench.advisor import doctor
+from workbench.advisor.doctor import Examination, examine
+from workbench.export.doctor import doctor_text
 from workbench.machine.nvidia.driver_errors import nvml_text
 from workbench.machine.nvidia.gpu_fields import with_reasons
-from workbench.records.machine import (
-    Gpu,
-    GpuProcess,
-    Nvml,
-    Os,
-    Pcie,
-)
+from workbench.machine.nvidia.nvml import Links
+from workbench.records.machine import Gpu, GpuProcess, Nvml, Os, Pcie
+from workbench.records.reason import Reason
+from workbench.report.report import Report
+
+LAPTOP = "NVIDIA GeForce RTX 4060 Laptop GPU"
+CUDA = software("CUDA 13.0", "CUDA 13.0")
+
+
+def changed(**fields: Any) -> Gpu:
+    """A healthy card but for these fields."""
+    return msgspec.structs.replace(HEALTHY, **fields)
 
 
 @pytest.mark.parametrize(
@@ -37,73 +44,51 @@ from workbench.records.machine import (
         ({"device": None}, "warn", "cannot be used"),
     ],
 )
-def test_each_sign_of_a_card_that_is_not_as_it_should_be(
-    changes: dict[str, Any], status: str, message: str
-) -> None:
-    card = msgspec.structs.replace(HEALTHY, **changes)
-    found = examine(with_gpu(card), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
+def test_each_sign_of_a_card_that_is_not_as_it_should_be(changes, status, message) -> None:
+    card = changed(**changes)
+    found = examine(with_gpu(card), CUDA, ON_GPU)
     check = bad(found)[card.device or "gpu 0"]
     assert check.status == status and message in check.message and check.remedy
 
 
-def test_what_an_idle_card_shows_is_no_complaint() -> None:
-    reasons, link = ["gpu_idle", "hw_slowdown"], Pcie(1, 8, 4, 16, 4)
-    card = msgspec.structs.replace(HEALTHY, clock_event_reasons=reasons, pcie=link)
-    found = examine(with_gpu(card), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
-    assert bad(found) == {}
-
-
 @pytest.mark.parametrize(
-    ("name", "link"),
+    "card",
     [
-        ("NVIDIA GeForce RTX 3060 Laptop GPU", Pcie(4, 8, 4, 16, 4)),
-        ("NVIDIA GB10", Pcie(1, 1, 1, 16, 5)),
-        ("NVIDIA GB200", Pcie(5, 16, 5, 16, 6)),
+        changed(clock_event_reasons=["gpu_idle", "hw_slowdown"], pcie=Pcie(1, 8, 4, 16, 4)),
+        # The links of cards without a slot.
+        changed(name="NVIDIA GeForce RTX 3060 Laptop GPU", pcie=Pcie(4, 8, 4, 16, 4)),
+        changed(name="NVIDIA GB10", pcie=Pcie(1, 1, 1, 16, 5)),
+        changed(name="NVIDIA GB200", pcie=Pcie(5, 16, 5, 16, 6)),
+        changed(name=LAPTOP, persistence=False),  # it may sleep
+        Gpu(0, "cuda:0", "GPU-1", None, "NVIDIA GB10", compute_capability="12.1"),  # no readings
     ],
+    ids=["idle", "3060", "GB10", "GB200", "sleeping", "unread"],
 )
-def test_the_link_of_a_card_without_a_slot_is_no_complaint(name: str, link: Pcie) -> None:
-    card = msgspec.structs.replace(HEALTHY, name=name, pcie=link)
-    found = examine(with_gpu(card), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
-    assert bad(found) == {}
+def test_what_a_healthy_card_shows_is_no_complaint(card: Gpu) -> None:
+    assert bad(examine(with_gpu(card), CUDA, ON_GPU)) == {}
 
 
 def test_the_power_limit_of_a_laptop_is_its_firmwares() -> None:
-    name = "NVIDIA GeForce RTX 4060 Laptop GPU"
-    card = msgspec.structs.replace(HEALTHY, name=name, power_limit_w=35.0, power_default_w=80.0)
-    check = bad(examine(with_gpu(card), software("CUDA 13.0", "CUDA 13.0"), ON_GPU))["cuda:0"]
+    card = changed(name=LAPTOP, power_limit_w=35.0, power_default_w=80.0)
+    check = bad(examine(with_gpu(card), CUDA, ON_GPU))["cuda:0"]
     assert "35 W, default 80 W" in check.message
     assert "nvidia-smi" not in (check.remedy or "")
-
-
-def test_the_gpu_of_a_laptop_may_sleep() -> None:
-    name = "NVIDIA GeForce RTX 4060 Laptop GPU"
-    card = msgspec.structs.replace(HEALTHY, name=name, persistence=False)
-    assert bad(examine(with_gpu(card), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)) == {}
-
-
-def test_readings_that_are_missing_are_no_complaint() -> None:
-    blank = Gpu(0, "cuda:0", "GPU-1", None, "NVIDIA GB10", compute_capability="12.1")
-    found = examine(with_gpu(blank), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
-    assert bad(found) == {}
 
 
 def test_a_card_of_which_nvml_has_read_nothing_is_not_called_healthy() -> None:
     lost = with_reasons(Gpu(0, None, None, None, None), "the process that asks NVML ended")
     known = msgspec.structs.replace(lost, device="cuda:0", uuid="GPU-1", name="NVIDIA H200")
     here = msgspec.structs.replace(with_gpu(known), nvml=Nvml(True, None, "580.65"))
-    check = bad(examine(here, software("CUDA 13.0", "CUDA 13.0"), ON_GPU))["cuda:0"]
+    check = bad(examine(here, CUDA, ON_GPU))["cuda:0"]
     assert check.status == "warn" and "the process that asks NVML ended" in check.message
     assert "dmesg" in (check.remedy or "")
 
 
 def test_cards_that_one_setting_hides_are_one_finding() -> None:
     hidden = {"device": None, "visible": False, "unavailable": {"device": "hidden by it"}}
-    cards = [
-        msgspec.structs.replace(HEALTHY, index=n, uuid=f"GPU-{n}", **(hidden if n else {}))
-        for n in range(8)
-    ]
+    cards = [changed(index=n, uuid=f"GPU-{n}", **(hidden if n else {})) for n in range(8)]
     here = msgspec.structs.replace(with_gpu(), gpus=cards)
-    found = examine(here, software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
+    found = examine(here, CUDA, ON_GPU)
     assert [(c.name, c.status) for c in found.checks[-2:]] == [("cuda:0", "ok"), ("gpu 1", "warn")]
     assert "and 6 other GPUs are not used" in found.checks[-1].message
 
@@ -116,12 +101,10 @@ def test_cards_that_one_setting_hides_are_one_finding() -> None:
         ({"pcie": Pcie(1, 4, 1, 16, 5), "virtualization": "vgpu"}, None),
     ],
 )
-def test_what_a_guest_cannot_know_or_change_is_no_complaint(
-    changes: dict[str, Any], container: str | None
-) -> None:
-    card = msgspec.structs.replace(HEALTHY, **changes)
+def test_what_a_guest_cannot_know_or_change_is_no_complaint(changes, container) -> None:
+    card = changed(**changes)
     guest = with_gpu(card, os=Os("Linux", "6.1", None, container))
-    found = examine(guest, software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
+    found = examine(guest, CUDA, ON_GPU)
     assert bad(found) == {}
     (said,) = (check.message for check in found.checks if check.name == "cuda:0")
     assert ("PCIe link cannot be judged" in said) == ("virtualization" in changes)
@@ -131,20 +114,20 @@ def test_a_gpu_of_other_jobs_is_not_yours_and_no_failure() -> None:
     why = {"name": f"{nvml_text(4)}; ask for access"}
     others = Gpu(1, None, None, None, None, unavailable=why)
     machine = msgspec.structs.replace(with_gpu(), gpus=[HEALTHY, others])
-    found = examine(machine, software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
+    found = examine(machine, CUDA, ON_GPU)
     assert not found.failed and bad(found) == {}
     (check,) = (check for check in found.checks if check.name == "gpu 1")
     assert check.message.startswith("not yours: no permission (NVML 4)")
     assert [level.note for level in found.stack if level.name == "GPU"] == ["cuda:0", "not yours"]
     hidden = {"device": "hidden by CUDA_VISIBLE_DEVICES=0 in a batch job"}
-    other = msgspec.structs.replace(HEALTHY, device=None, visible=False, unavailable=hidden)
+    other = changed(device=None, visible=False, unavailable=hidden)
     in_job = msgspec.structs.replace(with_gpu(), gpus=[HEALTHY, other])
-    assert bad(examine(in_job, software("CUDA 13.0", "CUDA 13.0"), ON_GPU)) == {}
+    assert bad(examine(in_job, CUDA, ON_GPU)) == {}
 
 
 def test_mps_shares_an_exclusive_card() -> None:
-    card = msgspec.structs.replace(HEALTHY, compute_mode="exclusive_process")
-    found = examine(with_gpu(card, mps=True), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
+    card = changed(compute_mode="exclusive_process")
+    found = examine(with_gpu(card, mps=True), CUDA, ON_GPU)
     assert bad(found) == {}
 
 
@@ -155,9 +138,50 @@ def test_mps_shares_an_exclusive_card() -> None:
         ({"compute_mode": "prohibited"}, "cuda:0", "-c DEFAULT"),
     ],
 )
-def test_a_card_that_torch_cannot_use_fails(
-    changes: dict[str, Any], name: str, remedy: str
-) -> None:
-    card = msgspec.structs.replace(HEALTHY, **changes)
-    found = examine(with_gpu(card), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
+def test_a_card_that_torch_cannot_use_fails(changes, name, remedy) -> None:
+    card = changed(**changes)
+    found = examine(with_gpu(card), CUDA, ON_GPU)
     assert found.failed and remedy in (bad(found)[name].remedy or "")
+
+
+def two_gpus(second_s: float, *, alike: bool = True) -> Report:
+    a, b = case("cuda:0-a"), case("cuda:1-a")
+    found = Report.of(events({a: steady(1.0), b: steady(second_s)}, gpus=["cuda:0", "cuda:1"]))
+    if not alike:
+        first, second = found.machine.gpus
+        other = msgspec.structs.replace(second, name="Another GPU")
+        found.machine = msgspec.structs.replace(found.machine, gpus=[first, other])
+    return found
+
+
+def test_of_equal_gpus_only_the_slower_one_is_named() -> None:
+    slow = {check.name: check for check in doctor.stragglers(two_gpus(1.4))}
+    assert slow["cuda:0 product"].status == "ok"
+    assert slow["cuda:1 product"].status == "warn"
+    assert "1.40x slower than cuda:0" in slow["cuda:1 product"].message
+    assert {check.status for check in doctor.stragglers(two_gpus(1.01))} == {"ok"}
+    assert {check.status for check in doctor.stragglers(two_gpus(1.4, alike=False))} == {"ok"}
+
+
+def test_a_slow_gpu_is_found_next_to_one_of_a_faster_model() -> None:
+    names = [f"cuda:{number}" for number in range(3)]
+    steps_s = dict(zip(names, (0.3, 1.0, 1.4), strict=True))
+    found = Report.of(events({case(f"{n}-a"): steady(s) for n, s in steps_s.items()}, gpus=names))
+    first, *others = found.machine.gpus
+    faster = msgspec.structs.replace(first, name="Another GPU")
+    found.machine = msgspec.structs.replace(found.machine, gpus=[faster, *others])
+    *fine, slow = doctor.stragglers(found)
+    assert [check.status for check in fine] == ["ok", "ok"]
+    assert slow.status == "warn" and "1.40x slower than cuda:1" in slow.message
+
+
+def test_the_links_are_a_table() -> None:
+    found = Examination([], [])
+    joined = Links([["", "NVLink"], ["NVLink", ""]])
+    links = found.with_all_gpus(two_gpus(1.0), joined)
+    text = doctor_text(links)
+    assert re.search(r"^GPU 0 +NVLink$", text, re.MULTILINE)
+    names = [Gpu(0, "cuda:1", None, None, None)]
+    assert re.search(r"^cuda:1 +NVLink$", doctor_text(links, names), re.MULTILINE)
+    unknown = Links([], Reason("library_missing", "no NVML"))
+    assert "not known: no NVML" in doctor_text(found.with_all_gpus(two_gpus(1.0), unknown))

@@ -1,29 +1,28 @@
 """Which candidates leave a race."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import msgspec
-from builders import block, case, machine, report, scenario, steady
-from fakes import CPU_A, CPU_B, CPU_C, standings
+import pytest
+from builders import block, case, machine, scenario, steady
+from fakes import CPU_A, CPU_B, CPU_C, field, standings
 
 from workbench.advisor import elimination
 from workbench.advisor.crossover import MOST_POINTS
 from workbench.records.document import SetupTimes, WarmUp
 from workbench.records.machine import Isa
 
-GPU = case("cuda:0-a")
-
-
-def field(blocks, **options):
-    """The candidates of a report with these blocks."""
-    return list(report(blocks, **options).candidates.values())
+GPU, FP64 = case("cuda:0-a"), case("cpu-a", "fp64")
 
 
 def leaving(eliminated) -> list[str]:
     """Ids of the cases that a rule eliminates."""
     return [left.candidate.case.id for left in eliminated]
+
+
+def gone_by(rule, candidates, *given, **options) -> list[str]:
+    """Ids of the cases that a rule eliminates among these candidates."""
+    return leaving(rule(standings(candidates, *given, **options)))
 
 
 def due(race) -> list[str]:
@@ -58,19 +57,18 @@ def test_cpu_and_gpu_do_not_eliminate_each_other() -> None:
 
 
 def test_reference_only_precisions_race_among_themselves() -> None:
-    fp64 = case("cpu-a", "fp64")
-    candidates = field({CPU_A: steady(1.0), fp64: steady(9.0)})
-    assert leaving(elimination.proven_slower(standings(candidates, rounds=8))) == []
+    candidates = field({CPU_A: steady(1.0), FP64: steady(9.0)})
+    assert gone_by(elimination.proven_slower, candidates, rounds=8) == []
 
 
 def test_no_candidate_is_proven_slower_before_the_third_round() -> None:
     candidates = field({CPU_A: steady(1.0, 2), CPU_B: steady(9.0, 2)})
-    assert leaving(elimination.proven_slower(standings(candidates, rounds=2))) == []
+    assert gone_by(elimination.proven_slower, candidates, rounds=2) == []
 
 
 def test_an_error_above_the_limit_ends_it() -> None:
     candidates = field({CPU_A: steady(1.0), CPU_B: steady(1.0)}, errors={CPU_B: 0.02})
-    assert leaving(elimination.inadmissible(standings(candidates))) == [CPU_B.id]
+    assert gone_by(elimination.inadmissible, candidates) == [CPU_B.id]
     left, *_ = elimination.inadmissible(standings(candidates, scenario(max_error=1e-12)))
     assert left.reason.message == "its error is above the limit of 1e-12"
 
@@ -83,12 +81,10 @@ def test_the_far_slower_go_only_where_the_budget_is_tight() -> None:
     (left,) = elimination.too_slow_for_budget(replace(race, usable_s=10))  # the slowest first
     assert left.candidate.case == CPU_C
     assert left.reason.message.startswith("at least 8.00x slower than cpu torch fp32 t8 in its")
-    assert leaving(elimination.too_slow_for_budget(replace(race, usable_s=9))) == [
-        CPU_C.id,
-        CPU_B.id,
-    ]
+    tight = replace(race, usable_s=9)
+    assert leaving(elimination.too_slow_for_budget(tight)) == [CPU_C.id, CPU_B.id]
     candidates[2].warmup = WarmUp(step_s=3.9)  # its first turn was disturbed
-    assert leaving(elimination.too_slow_for_budget(replace(race, usable_s=9))) == [CPU_B.id]
+    assert leaving(elimination.too_slow_for_budget(tight)) == [CPU_B.id]
 
 
 def test_a_factor_is_a_lower_bound_only_where_a_fastest_sample_stands_in() -> None:
@@ -106,14 +102,11 @@ def test_a_short_set_up_can_make_up_for_slow_steps() -> None:
     for each, import_s in zip(candidates, (3.0, 0.5), strict=True):
         each.objective, each.setup = "time_to_result", SetupTimes(import_s=import_s)
     turn_s = {candidate.case.id: 1.0 for candidate in candidates}
-    assert (
-        leaving(elimination.too_slow_for_budget(standings(candidates, turn_s=turn_s, usable_s=1)))
-        == []
-    )
+    assert gone_by(elimination.too_slow_for_budget, candidates, turn_s=turn_s, usable_s=1) == []
 
 
 def test_the_best_two_so_far_are_protected() -> None:
-    blocks = {CPU_A: [[3.0]], CPU_B: [[1.0]], CPU_C: [[2.0]], case("cpu-a", "fp64"): [[0.1]]}
+    blocks = {CPU_A: [[3.0]], CPU_B: [[1.0]], CPU_C: [[2.0]], FP64: [[0.1]]}
     candidates = field(blocks, errors={CPU_B: 0.5})
     assert elimination.protected(standings(candidates)) == {CPU_C.id, CPU_A.id}
 
@@ -129,10 +122,8 @@ def test_a_single_long_step_eliminates_only_emulated_precisions() -> None:
     candidates = field({CPU_A: [[1.0]], reduced: [[200.0]]})
     here = machine().cpu
     lacking = msgspec.structs.replace(here, isa=Isa(avx512_fp16=False))
-    assert leaving(elimination.slower_precisions(standings(candidates, cpu=here))) == []
-    assert leaving(elimination.slower_precisions(standings(candidates, cpu=lacking))) == [
-        reduced.id
-    ]
+    assert gone_by(elimination.slower_precisions, candidates, cpu=here) == []
+    assert gone_by(elimination.slower_precisions, candidates, cpu=lacking) == [reduced.id]
 
 
 def test_a_reduced_precision_far_behind_fp32_goes_after_one_block() -> None:
@@ -156,7 +147,7 @@ def test_a_reduced_precision_is_behind_by_the_factor_that_tables_show() -> None:
 def test_a_reduced_precision_stays_where_its_fastest_or_median_step_alone_is_behind() -> None:
     for fp32, fp16 in (([1.0, 9.0, 9.0], [4.0, 8.0, 8.0]), ([1.0] * 3, [2.0, 8.0, 8.0])):
         candidates = field({CPU_A: [fp32], case("cpu-a", "fp16"): [fp16]})
-        assert leaving(elimination.slower_precisions(standings(candidates))) == []
+        assert gone_by(elimination.slower_precisions, candidates) == []
 
 
 def test_a_reduced_precision_that_comes_late_is_judged_by_its_own_first_turn() -> None:
@@ -178,9 +169,7 @@ def test_a_candidate_without_samples_is_not_compared() -> None:
 
 def test_without_an_fp32_counterpart_no_precision_is_called_slow() -> None:
     candidates = field({CPU_B: [[1.0]], case("cpu-a", "fp16"): [[200.0]]})
-    assert (
-        leaving(elimination.slower_precisions(standings(candidates[1:], cpu=machine().cpu))) == []
-    )
+    assert gone_by(elimination.slower_precisions, candidates[1:], cpu=machine().cpu) == []
 
 
 # ---------------------------------------------------------- the far slower
@@ -194,9 +183,20 @@ def test_the_far_slower_go_after_their_first_block() -> None:
     assert left.reason.message == "at least 2.10x slower than cpu torch fp32 t8 in its first turn"
 
 
-def test_few_samples_or_a_fast_one_among_them_prove_nothing() -> None:
-    candidates = field({CPU_A: [[1.0] * 3], CPU_B: [[9.0] * 2], CPU_C: [[9.0, 9.0, 1.5]]})
-    assert leaving(elimination.far_slower(standings(candidates))) == []
+@pytest.mark.parametrize(
+    ("blocks", "objective"),
+    [
+        ({CPU_A: [[1.0] * 3], CPU_B: [[9.0] * 2], CPU_C: [[9.0, 9.0, 1.5]]}, "throughput"),  # few
+        ({CPU_A: [[1.0] * 3] * 2, CPU_B: [[9.0] * 3] * 2}, "throughput"),  # the rounds decide
+        ({CPU_A: [[1.0] * 3], FP64: [[9.0] * 3], GPU: [[0.01] * 3]}, "throughput"),  # other groups
+        ({CPU_A: [[1.0] * 3], CPU_B: [[9.0] * 3]}, "memory"),
+        ({CPU_A: [[1.0] * 3], CPU_B: [[9.0] * 3]}, "energy"),
+        ({CPU_A: [[1.0] * 3], CPU_B: [[9.0] * 3]}, "time_to_result"),
+    ],
+)
+def test_what_a_first_block_proves_nothing_about_stays(blocks, objective: str) -> None:
+    candidates = field(blocks, row=scenario(objective=objective), gpus=["cuda:0"])
+    assert gone_by(elimination.far_slower, candidates) == []
 
 
 def test_a_first_block_that_its_warm_up_contradicts_is_not_believed() -> None:
@@ -204,45 +204,26 @@ def test_a_first_block_that_its_warm_up_contradicts_is_not_believed() -> None:
     like = case("cpu-b")
     candidates = field({like: [[1.0] * 3], slow: [[50.0] * 3]})
     candidates[1].warmup = WarmUp(step_s=1.1)
-    assert leaving(elimination.far_slower(standings(candidates))) == []
-    assert leaving(elimination.slower_precisions(standings(candidates))) == []
+    assert gone_by(elimination.far_slower, candidates) == []
+    assert gone_by(elimination.slower_precisions, candidates) == []
     candidates[1].warmup = WarmUp(step_s=40.0)
-    assert leaving(elimination.far_slower(standings(candidates))) == [slow.id]
-    assert leaving(elimination.slower_precisions(standings(candidates))) == [slow.id]
+    assert gone_by(elimination.far_slower, candidates) == [slow.id]
+    assert gone_by(elimination.slower_precisions, candidates) == [slow.id]
     again = field({like: [[1.0] * 3] * 2, slow: [[50.0] * 3, [49.0] * 3]})
     again[1].warmup = WarmUp(step_s=1.1)
     (left,) = elimination.far_slower(standings(again))
     assert left.reason.message.endswith("in its best of two turns")
 
 
-def test_with_two_blocks_the_rounds_decide() -> None:
-    candidates = field({CPU_A: [[1.0] * 3] * 2, CPU_B: [[9.0] * 3] * 2})
-    assert leaving(elimination.far_slower(standings(candidates))) == []
-
-
 def test_a_newcomer_is_compared_with_the_round_it_joined_in() -> None:
     candidates = field({CPU_A: [[1.0] * 3, [1.0] * 3, [5.0] * 3], CPU_B: [[6.0] * 3]})
     candidates[1].blocks = [block(CPU_B, 2, [6.0] * 3)]  # when everything was slow
-    assert leaving(elimination.far_slower(standings(candidates))) == []
+    assert gone_by(elimination.far_slower, candidates) == []
     candidates[1].blocks = [block(CPU_B, 1, [6.0] * 3)]
-    assert leaving(elimination.far_slower(standings(candidates))) == [CPU_B.id]
+    assert gone_by(elimination.far_slower, candidates) == [CPU_B.id]
 
 
 def test_a_newcomer_that_ran_alone_stays() -> None:
     candidates = field({CPU_A: [[1.0] * 3], CPU_B: [[9.0] * 3]})
     candidates[1].blocks = [block(CPU_B, 5, [9.0] * 3)]
-    assert leaving(elimination.far_slower(standings(candidates))) == []
-
-
-def test_far_slower_compares_within_a_group() -> None:
-    fp64 = case("cpu-a", "fp64")
-    candidates = field({CPU_A: [[1.0] * 3], fp64: [[9.0] * 3], GPU: [[0.01] * 3]}, gpus=["cuda:0"])
-    assert leaving(elimination.far_slower(standings(candidates))) == []
-
-
-def test_memory_and_energy_are_no_reason_to_go_early() -> None:
-    for objective in ("memory", "energy", "time_to_result"):
-        candidates = field(
-            {CPU_A: [[1.0] * 3], CPU_B: [[9.0] * 3]}, row=scenario(objective=objective)
-        )
-        assert leaving(elimination.far_slower(standings(candidates))) == []
+    assert gone_by(elimination.far_slower, candidates) == []

@@ -1,7 +1,5 @@
 """Between recorded sizes: never outside the neighbours, and as far off as it says."""
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import replace
@@ -81,7 +79,6 @@ def test_overhead_and_a_constant_rate_are_found_exactly(overhead, rate, amount, 
         return overhead + getattr(product(size), amount) / rate
 
     found = estimate([point(size, truth(size)) for size in SIZES], n, product(n))
-    assert isinstance(found, Estimate)
     if n not in SIZES:
         assert found.value_s == pytest.approx(truth(n), rel=1e-6)
     assert found.error == pytest.approx(0, abs=1e-6)
@@ -91,7 +88,6 @@ def test_overhead_and_a_constant_rate_are_found_exactly(overhead, rate, amount, 
 def test_a_power_of_the_work_is_found_exactly(power, n) -> None:
     points = [point(size, 1e-12 * product(size).flops ** power) for size in SIZES]
     found = estimate(points, n, product(n))
-    assert isinstance(found, Estimate)
     assert found.value_s == pytest.approx(1e-12 * product(n).flops ** power, rel=1e-6)
 
 
@@ -125,14 +121,12 @@ def test_the_order_of_the_points_does_not_matter() -> None:
 def test_there_is_no_estimate_outside_the_points(n: int) -> None:
     points = [point(size, roofline(size, 1e-5, 1e11, 1e10)) for size in SIZES]
     found = estimate(points, n, product(n))
-    assert isinstance(found, Reason)
     assert found.code == "outside"
 
 
 def test_three_points_are_too_few() -> None:
     points = [point(size, 1e-9 * size**3) for size in SIZES[:3]]
     found = estimate(points, 100, product(100))
-    assert isinstance(found, Reason)
     assert found.code == "too_few_sizes"
     assert "4 recorded sizes; there are 3" in found.message
 
@@ -141,7 +135,6 @@ def test_a_point_far_from_its_neighbours_prevents_an_estimate() -> None:
     points = [point(size, 1e-9 * size**3) for size in SIZES]
     points[2] = replace(points[2], value_s=5 * points[2].value_s)  # a cliff, or a disturbance
     found = estimate(points, 100, product(100))
-    assert isinstance(found, Reason)
     assert found.code == "too_far_off"
     assert "%" in found.message
 
@@ -149,7 +142,6 @@ def test_a_point_far_from_its_neighbours_prevents_an_estimate() -> None:
 def test_a_size_that_changes_no_work_has_no_estimate() -> None:
     points = [replace(point(size, 1e-3 * size), work=product(64)) for size in SIZES]
     found = estimate(points, 100, product(64))
-    assert isinstance(found, Reason)
     assert found.code == "no_work"
 
 
@@ -157,7 +149,6 @@ def test_without_counted_operations_the_bytes_are_used() -> None:
     points = [point(size, 1e-6 + 1e-10 * product(size).bytes_moved) for size in SIZES]
     points = [replace(p, work=replace(p.work, flops=None)) for p in points]
     found = estimate(points, 200, replace(product(200), flops=None))
-    assert isinstance(found, Estimate)
     assert found.value_s == pytest.approx(1e-6 + 1e-10 * 12 * 200**2)
 
 

@@ -1,7 +1,5 @@
 """Many machines, one advice: what is compared, and how surely."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
@@ -223,9 +221,7 @@ def test_a_node_that_has_just_begun_is_running(tmp_path: Path) -> None:
     [("1024", "512"), ('"model": null', '"model": {"facts": {"sha256": "ab"}}')],
     ids=["size", "model"],
 )
-def test_documents_by_mail_do_not_outvote_the_nodes_of_the_plan(
-    tmp_path: Path, old: str, new: str
-) -> None:
+def test_documents_by_mail_do_not_outvote_the_nodes_of_the_plan(tmp_path, old, new) -> None:
     made_up.make(tmp_path, 2, {"one": 1.0})
     for number in range(3):
         mail = json.dumps(made_up.document(1.0, f"mail{number}"))

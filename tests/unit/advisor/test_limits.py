@@ -1,10 +1,8 @@
 """A candidate beyond a limit of its scenario is measured once and never picked, with the reason."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
-from builders import case, events, scenario, steady
+from builders import case, changed, events, scenario, steady
 from fakes import standings
 
 from workbench.advisor import elimination
@@ -22,13 +20,11 @@ SLOW = scenario(limits=Limits(latency_ms=1500.0))
 
 def measured(blocks, row: Scenario, *, peaks=None, **options) -> Report:
     """A report in which cases have the given peaks of memory, in MiB."""
+    bytes_ = {case: int(mib * MIB) for case, mib in (peaks or {}).items()}
     found = events(blocks, row=row, **options)
-    for place, event in enumerate(found):
-        if isinstance(event, ev.CasePrepared):
-            peak = (peaks or {}).get(event.case)
-            bytes_ = None if peak is None else int(peak * MIB)
-            found[place] = msgspec.structs.replace(event, memory_peak_bytes=bytes_)
-    return Report.of(found)
+    return Report.of(
+        changed(found, ev.CasePrepared, memory_peak_bytes=lambda event: bytes_.get(event.case))
+    )
 
 
 def leaving(report: Report, row: Scenario) -> dict[str, Reason]:
@@ -67,9 +63,7 @@ def test_the_99th_percentile_counts_where_it_is_the_objective() -> None:
         ([[0.005] * 33 + [0.1]] * 3, True),
     ],
 )
-def test_one_stall_in_few_samples_says_nothing_of_the_99th_percentile(
-    blocks: list[list[float]], leaves: bool
-) -> None:
+def test_one_stall_in_few_samples_says_nothing_of_the_99th_percentile(blocks, leaves) -> None:
     row = scenario(objective="latency_p99", limits=Limits(latency_ms=20.0))
     assert bool(leaving(measured({A: blocks}, row), row)) is leaves
 
@@ -116,27 +110,18 @@ def test_no_candidate_within_the_limits_is_unknown_with_that_reason() -> None:
     row = scenario(limits=Limits(latency_ms=1.0))
     why = {A: Reason("limit", "median step 1.00 s, limit 1.00 ms")}
     found = decide(measured({A: steady(1.0), GPU: steady(2.0)}, row, gpus=["cuda:0"]), row)
-    assert (found.choice, found.pick, found.best_cpu, found.best_gpu) == (
-        "unknown",
-        None,
-        None,
-        None,
-    )
+    assert found.choice == "unknown"
+    assert (found.pick, found.best_cpu, found.best_gpu) == (None,) * 3
     built = events({A: steady(1.0, 1)}, row=row, failed=why)
-    done = [
-        msgspec.structs.replace(e, status="ok") if isinstance(e, ev.CaseFinished) else e
-        for e in built
-    ]
-    (reason,) = decide(Report.of(done), row).reasons
+    built = changed(built, ev.CaseFinished, status="ok")
+    (reason,) = decide(Report.of(built), row).reasons
     assert "limit 1.00 ms" in reason
 
 
 @pytest.mark.parametrize(
     ("limit_ms", "choice"), [(1500.0, "cpu"), (500.0, "unknown"), (3000.0, "cpu")]
 )
-def test_where_one_device_exceeds_the_limits_the_other_is_chosen(
-    limit_ms: float, choice: str
-) -> None:
+def test_where_one_device_exceeds_the_limits_the_other_is_chosen(limit_ms, choice) -> None:
     row = scenario(limits=Limits(latency_ms=limit_ms))
     found = decide(measured({A: steady(1.0), GPU: steady(2.0)}, row, gpus=["cuda:0"]), row)
     assert found.choice == choice
@@ -169,9 +154,7 @@ def test_a_gpu_without_a_value_leaves_and_is_not_picked(objective: str) -> None:
 
 
 @pytest.mark.parametrize(("mib", "word"), [(101, "tie"), (105, "likely"), (130, "sure")])
-def test_a_peak_of_memory_was_observed_once_however_many_rounds_there_are(
-    mib: int, word: str
-) -> None:
+def test_a_peak_of_memory_was_observed_once_however_many_rounds_there_are(mib, word) -> None:
     row = scenario(objective="memory")
     blocks, peaks = {A: steady(1.0, 20), B: steady(1.0, 20)}, {A.id: 100, B.id: mib}
     found = decide(measured(blocks, row, peaks=peaks), row)
@@ -212,9 +195,7 @@ def test_the_only_device_within_a_limit_wins_only_where_no_chance_decides() -> N
 
 
 @pytest.mark.parametrize(("objective", "steps"), [("latency", 2), ("latency_p99", 30)])
-def test_a_device_all_of_whose_steps_exceed_the_limit_needs_no_interval(
-    objective: str, steps: int
-) -> None:
+def test_a_device_all_of_whose_steps_exceed_the_limit_needs_no_interval(objective, steps) -> None:
     row = scenario(objective=objective, limits=Limits(latency_ms=20.0))
     blocks = {A: [[0.061] * steps], GPU: [[0.002] * 50] * 5}
     verdict = decide(measured(blocks, row, gpus=["cuda:0"]), row)

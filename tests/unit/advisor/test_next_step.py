@@ -1,7 +1,5 @@
 """The next step follows from what came out, and is never one that was taken already."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 
@@ -42,10 +40,7 @@ from workbench.records.reason import NO_TIME, Reason
         ("an unclear GPU", "Update the driver."),
         ("loading limits", "Make loading cheaper"),
         ("launches limit", "`workbench run work --set of=a --batch 8..256 --device gpu`"),
-        (
-            "noise on a busy machine",
-            "quiet machine and with a larger budget",
-        ),
+        ("noise on a busy machine", "quiet machine and with a larger budget"),
         ("memory limits both", "such as bf16 or int8"),
     ],
 )

@@ -1,11 +1,10 @@
 """The summary of a race follows from the report, live or from its document."""
 
-from __future__ import annotations
-
 import msgspec
+import pytest
 import recorded_model
 import simulated_lab
-from builders import case, context, events, scenario, steady
+from builders import case, changed, context, events, scenario, steady
 from verdicts import cut_short
 
 from workbench.advisor.race_summary import counts_text, summarise, summary_text
@@ -26,9 +25,7 @@ BEATEN = Reason("beaten", "2.00x slower than cpu torch fp32 t8")
 
 
 def summary(report: Report, row: str = "row") -> RaceSummary:
-    found = summarise(report.rows[row])
-    assert found is not None
-    return found
+    return summarise(report.rows[row])
 
 
 def eliminated(after: int) -> list[ev.AnyEvent]:
@@ -41,18 +38,10 @@ def eliminated(after: int) -> list[ev.AnyEvent]:
         at_s=3.0, scenario="row", cases=[LATE], work={LATE.id: planned.work[LATE.id]}, after=3
     )
     built.insert(plan + 1, joined)
-    found: list[ev.AnyEvent] = []
-    for event in built:
-        if isinstance(event, ev.CaseFinished) and event.case == SLOW.id:
-            event = msgspec.structs.replace(
-                event, reason=BEATEN, beaten_by=FAST.id, ratio=2.0, ratio_bounds=(1.9, 2.1)
-            )
-        if isinstance(event, ev.CaseFinished) and event.case == LATE.id:
-            event = msgspec.structs.replace(
-                event, status="skipped", reason=Reason("budget", "no time")
-            )
-        found.append(event)
-    return found
+    beaten = {"reason": BEATEN, "beaten_by": FAST.id, "ratio": 2.0, "ratio_bounds": (1.9, 2.1)}
+    built = changed(built, ev.CaseFinished, SLOW, **beaten)
+    unmeasured = {"status": "skipped", "reason": Reason("budget", "no time")}
+    return changed(built, ev.CaseFinished, LATE, **unmeasured)
 
 
 def test_who_was_eliminated_when_and_why() -> None:
@@ -93,24 +82,15 @@ def test_an_interrupted_race_eliminates_none_that_it_measured() -> None:
     assert summary_text(found).startswith("interrupted after 2 rounds")
 
 
-def test_a_row_that_was_not_begun_has_no_summary() -> None:
-    built = [e for e in events({FAST: []}) if not isinstance(e, ev.RaceStarted)]
-    assert summarise(Report.of(built).rows["row"]) is None
-
-
-def test_a_race_without_a_known_end_has_no_summary_either() -> None:
-    built = [e for e in events({FAST: steady(1.0)}) if not isinstance(e, ev.RaceEnded)]
-    assert summarise(Report.of(built).rows["row"]) is None
+@pytest.mark.parametrize(("blocks", "lacking"), [([], ev.RaceStarted), (steady(1.0), ev.RaceEnded)])
+def test_a_race_without_a_beginning_or_an_end_has_no_summary(blocks, lacking) -> None:
+    built = [e for e in events({FAST: blocks}) if not isinstance(e, lacking)]
+    assert summary(Report.of(built)) is None
 
 
 def test_a_failure_without_a_reason_is_an_elimination_too() -> None:
     built = events({FAST: steady(1.0), BROKEN: []})
-    built = [
-        msgspec.structs.replace(e, status="failed")
-        if isinstance(e, ev.CaseFinished) and e.case == BROKEN.id
-        else e
-        for e in built
-    ]
+    built = changed(built, ev.CaseFinished, BROKEN, status="failed")
     (left,) = summary(Report.of(built)).left
     assert (left.id, left.code) == (BROKEN.id, "failed")
 

@@ -1,7 +1,5 @@
 """The gains that a table of ranked candidates shows."""
 
-from __future__ import annotations
-
 import pytest
 from builders import case, events, steady
 
@@ -24,9 +22,7 @@ SLOWED = [*[[0.4] * 5] * 4, *[[0.002] * 50] * 6]
         (SLOWED, 4, None),  # the given was slow in these four rounds, and the medians say 2x
     ],
 )
-def test_a_gain_is_shown_only_where_the_measurement_supports_it(
-    given: list[list[float]], rounds: int, gain: float | None
-) -> None:
+def test_a_gain_is_shown_only_where_the_measurement_supports_it(given, rounds, gain) -> None:
     report = Report.of(events({GIVEN: given, MADE: steady(0.001, rounds)}))
     base, made = (report.candidates[each.id] for each in (GIVEN, MADE))
     (row,) = report.rows.values()
@@ -45,9 +41,7 @@ def test_a_gain_is_shown_only_where_the_measurement_supports_it(
         ("skipped", "no_memory", "throughput", "above the limit", "skipped"),
     ],
 )
-def test_an_outcome_is_a_word_and_its_reason(
-    state: str, code: str, objective: str, above: str, word: str
-) -> None:
+def test_an_outcome_is_a_word_and_its_reason(state, code, objective, above, word) -> None:
     report = Report.of(events({GIVEN: steady(0.002), MADE: steady(0.001)}))
     made, (row,) = report.candidates[MADE.id], report.rows.values()
     made.state, made.reason, made.objective = state, Reason(code, "the reason"), objective

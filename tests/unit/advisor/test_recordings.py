@@ -1,7 +1,5 @@
 """Recorded runs of other devices: which files count, and which device is meant."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

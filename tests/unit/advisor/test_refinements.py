@@ -1,7 +1,5 @@
 """Which ways to better a leader join: fewer threads, more loaders while it waits, compiled code."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -75,9 +73,7 @@ def test_one_that_does_not_wait_shows_that_fewer_do() -> None:
         (LAUNCHES_S * 2, ["compile", "max-autotune"]),
     ],
 )
-def test_compiled_code_joins_in_the_order_of_its_promise(
-    step_s: float, expected: list[str]
-) -> None:
+def test_compiled_code_joins_in_the_order_of_its_promise(step_s, expected) -> None:
     found = due(raced({BF16: step_s, GPU: 3 * step_s}), *COMPILED)
     assert modes(found) == expected
     assert {each.tuning["loaders"] for each in found} == {4}  # those of the leader

@@ -3,8 +3,6 @@
 `UPDATE_GOLDEN=1 pytest tests/unit/advisor/test_sentences.py` writes it again.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,12 +1,10 @@
 """When a race is over."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
-from builders import case, report, scenario, steady
-from fakes import CPU_A, CPU_B, CPU_C, standings
+from builders import case, scenario, steady
+from fakes import CPU_A, CPU_B, CPU_C, field, standings
 
 from workbench.advisor import stopping
 from workbench.contract import Accuracy, Case
@@ -15,11 +13,6 @@ from workbench.report.measurements import measurement_warnings
 
 ROW = scenario()
 GPU = case("cuda:0-a")
-
-
-def field(blocks, **options):
-    """The candidates of a report with these blocks."""
-    return list(report(blocks, **options).candidates.values())
 
 
 def test_a_race_is_decided_by_ties_or_by_one_left() -> None:

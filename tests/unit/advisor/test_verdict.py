@@ -1,19 +1,17 @@
 """Verdicts follow from the report, and say `unknown` rather than guess."""
 
-from __future__ import annotations
-
 import math
 
 import msgspec
 import pytest
-from builders import case, events, report, scenario, steady
+from builders import case, changed, events, report, scenario, steady
 from hypothesis import assume, given, strategies as st
+from verdict_gallery import GALLERY
 
 from workbench.advisor.evidence import choose
 from workbench.advisor.verdict import decide
 from workbench.contract import Accuracy, Case
 from workbench.records.events import CaseFinished, CasePrepared, WarningRaised
-from workbench.records.machine import CudaDriver
 from workbench.records.reason import Reason, Warning
 from workbench.records.verdict import Verdict
 from workbench.report.from_document import report_of
@@ -89,10 +87,8 @@ def test_a_failed_candidate_is_never_picked_even_with_samples() -> None:
 
 def test_reference_only_precisions_are_shown_but_never_picked() -> None:
     cpu64, gpu64 = case("cpu-a", "fp64"), case("cuda:0-a", "fp64")
-    found = verdict(
-        {CPU: steady(1.0), cpu64: steady(0.5), GPU: steady(1.2), gpu64: steady(0.1)},
-        gpus=["cuda:0"],
-    )
+    blocks = {CPU: steady(1.0), cpu64: steady(0.5), GPU: steady(1.2), gpu64: steady(0.1)}
+    found = verdict(blocks, gpus=["cuda:0"])
     assert found.pick == CPU.id
     reference = next(e for e in found.equal_precision if e.precision == "fp64")
     assert (reference.best_cpu, reference.best_gpu) == (cpu64.id, gpu64.id)
@@ -194,11 +190,8 @@ def test_medians_decide_between_devices_whose_99th_percentiles_are_open_but_agre
 
 
 def test_medians_decide_no_device_where_another_candidate_of_it_has_a_lower_one() -> None:
-    blocks = {
-        CPU: stalling(1.0, 6.0),
-        GPU: stalling(2.0, 9.0),
-        case("cuda:0-b"): stalling(0.7, 12.0),
-    }
+    blocks = {CPU: stalling(1.0, 6.0), GPU: stalling(2.0, 9.0)}
+    blocks[case("cuda:0-b")] = stalling(0.7, 12.0)
     found = verdict(blocks, row=scenario(objective="latency_p99"), gpus=["cuda:0"])
     assert (found.choice, found.confidence, found.pick) == ("unknown", "open", CPU.id)
 
@@ -246,23 +239,14 @@ def test_swapping_the_devices_swaps_the_choice(value, reach) -> None:
 
 
 def test_a_gpu_hidden_from_cuda_is_not_the_absence_of_one() -> None:
-    built = report({CPU: steady(1.0)}, gpus=["cuda:0"])
-    (card,) = built.machine.gpus
-    hidden = msgspec.structs.replace(
-        card, device=None, visible=False, unavailable={"device": "hidden by CUDA_VISIBLE_DEVICES"}
-    )
-    built.machine = msgspec.structs.replace(built.machine, gpus=[hidden])
-    found = decide(built, ROW)
+    found = GALLERY["a hidden GPU"]()
     assert (found.choice, found.no_gpu) == ("unknown", False)
     assert "hidden by CUDA_VISIBLE_DEVICES" in found.reasons[0]
     assert found.pick == CPU.id
 
 
 def test_a_failed_search_for_gpus_is_not_the_absence_of_one() -> None:
-    built = report({CPU: steady(1.0)})
-    crashed = CudaDriver(False, 0, Reason("crashed", "libcuda crashed", "update the driver"))
-    built.machine = msgspec.structs.replace(built.machine, cuda=crashed)
-    found = decide(built, ROW)
+    found = GALLERY["an unclear GPU"]()
     assert (found.choice, found.no_gpu) == ("unknown", False)
     assert found.reasons[0].startswith("It is unknown whether there is a GPU")
     assert found.next_best == "Update the driver."
@@ -294,22 +278,14 @@ def test_an_error_at_the_limit_is_admissible_and_one_above_is_not() -> None:
 
 
 def test_an_accuracy_in_which_more_is_better_is_no_error() -> None:
-    built = [
-        msgspec.structs.replace(
-            e, accuracy=Accuracy("test_accuracy", 0.97, "held-out digits", 0.9, True)
-        )
-        if isinstance(e, CasePrepared)
-        else e
-        for e in events({CPU: steady(1.0)})
-    ]
+    share = Accuracy("test_accuracy", 0.97, "held-out digits", 0.9, True)
+    built = changed(events({CPU: steady(1.0)}), CasePrepared, accuracy=share)
     assert decide(Report.of(built), ROW).pick == CPU.id
 
 
 def test_a_candidate_cut_short_is_judged_by_what_it_measured() -> None:
-    built = [
-        msgspec.structs.replace(e, status="cancelled") if isinstance(e, CaseFinished) else e
-        for e in events({CPU: steady(1.0), GPU: steady(0.5)}, gpus=["cuda:0"])
-    ]
+    built = events({CPU: steady(1.0), GPU: steady(0.5)}, gpus=["cuda:0"])
+    built = changed(built, CaseFinished, status="cancelled")
     assert decide(Report.of(built), ROW).choice == "gpu"
 
 
@@ -334,10 +310,8 @@ def test_an_error_above_the_limit_still_shows_at_equal_precision() -> None:
 
 def test_reference_only_precisions_are_marked_as_such() -> None:
     found = verdict({CPU: steady(1.0), case("cpu-a", "fp64"): steady(2.0)})
-    assert {e.precision: e.reference_only for e in found.equal_precision} == {
-        "fp32": False,
-        "fp64": True,
-    }
+    marks = {each.precision: each.reference_only for each in found.equal_precision}
+    assert marks == {"fp32": False, "fp64": True}
 
 
 def test_a_document_says_what_is_never_picked_even_if_it_had_no_turn() -> None:

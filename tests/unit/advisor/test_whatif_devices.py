@@ -1,22 +1,22 @@
 """Devices that are not here answer from recorded runs, and from nothing else."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec
 import pytest
-from builders import events, report, scenario, steady
+from builders import changed, events, report, scenario, steady
 from recorded_devices import H200, ROWS, ask, document, matmul, put, rows
 
 from workbench.advisor import whatif_devices
 from workbench.advisor.recordings import load
 from workbench.advisor.verdict import decide
 from workbench.advisor.whatif import sentence
+from workbench.assets import path
 from workbench.contract import Case
 from workbench.export.json import dump
 from workbench.export.text import run_text
 from workbench.planning.plan import resolve
+from workbench.planning.questions import ModelQuestion
 from workbench.planning.request import Request
 from workbench.planning.usage import UsageError
 from workbench.records import events as ev
@@ -32,9 +32,7 @@ pytestmark = pytest.mark.usefixtures("recordings_folder")
 # ----------------------------------------------------------------- recorded
 
 
-def test_the_fastest_admissible_candidate_of_the_same_size_is_the_answer(
-    recordings_folder: Path,
-) -> None:
+def test_the_fastest_admissible_candidate_of_the_same_size_is_the_answer(recordings_folder) -> None:
     cases = {
         matmul(4096): 4e-3,
         matmul(4096, "bf16"): 1e-3,
@@ -112,9 +110,7 @@ def test_time_to_result_includes_the_recorded_set_up(recordings_folder: Path) ->
 
 
 @pytest.mark.parametrize("objective", ["memory", "energy", "cost"])
-def test_objectives_other_than_time_are_not_compared(
-    recordings_folder: Path, objective: str
-) -> None:
+def test_objectives_other_than_time_are_not_compared(recordings_folder, objective: str) -> None:
     put(recordings_folder, document({matmul(4096): 1.0}))
     assert ask_as(objective).missing.code == "objective"
 
@@ -126,10 +122,8 @@ def test_between_recorded_sizes_there_is_an_estimate(recordings_folder: Path) ->
     def truth(n: int) -> float:
         return 1e-5 + 2.0 * n**3 / 5e13
 
-    put(
-        recordings_folder,
-        document({matmul(n, "bf16"): truth(n) for n in (256, 512, 1024, 2048, 4096)}),
-    )
+    sizes = (256, 512, 1024, 2048, 4096)
+    put(recordings_folder, document({matmul(n, "bf16"): truth(n) for n in sizes}))
     found = ask("n=3000")
     assert (found.basis, found.id) == ("estimated", matmul(3000, "bf16").id)
     assert found.step_s == pytest.approx(truth(3000), rel=0.01)
@@ -201,10 +195,7 @@ def recorded(**changes: object) -> WhatIf:
 
 
 MISSING = recorded(
-    basis=None,
-    id=None,
-    step_s=None,
-    step_ci95_s=None,
+    **dict.fromkeys(("basis", "id", "step_s", "step_ci95_s")),
     missing=Reason("outside", "it is not there", "make one"),
 )
 HERE = Case("work", "cpu", "torch", "fp32", threads=8, params={"of": "a"})
@@ -212,10 +203,7 @@ HERE = Case("work", "cpu", "torch", "fp32", threads=8, params={"of": "a"})
 
 def planned(*what_if: WhatIf, blocks=None) -> Report:
     blocks = {HERE: steady(1.0)} if blocks is None else blocks
-    found = events(blocks)
-    position = next(i for i, e in enumerate(found) if isinstance(e, ev.RacePlanned))
-    found[position] = msgspec.structs.replace(found[position], what_if=list(what_if))
-    report = Report.of(found)
+    report = Report.of(changed(events(blocks), ev.RacePlanned, what_if=list(what_if)))
     report.apply(ev.VerdictReached(at_s=9.0, verdict=decide(report, scenario())))
     return report
 
@@ -260,9 +248,8 @@ def test_a_recording_of_a_machine_of_this_kind_is_marked() -> None:
     (verdict,) = planned(recorded(name="Test CPU, 8 cores"), recorded()).verdicts
     own, other = verdict.what_if
     assert (own.of_this_kind, other.of_this_kind) == (True, False)
-    assert " (recorded 2026-11-21 in h200.json on a machine of this kind), " in sentence(
-        own, "throughput"
-    )
+    words = " (recorded 2026-11-21 in h200.json on a machine of this kind), "
+    assert words in sentence(own, "throughput")
 
 
 def test_a_simulated_pick_is_not_compared_with_real_hardware() -> None:
@@ -322,15 +309,11 @@ def test_the_text_of_a_run_has_a_line_for_each() -> None:
 
 
 def test_a_users_model_has_no_recordings() -> None:
-    from workbench.planning.questions import ModelQuestion
-
     request = Request(model=ModelQuestion(file="m.onnx"), what_if=("h200",))
     with pytest.raises(UsageError, match="--what-if"):
         resolve(request, ROWS)
 
 
 def test_the_recordings_of_the_program_are_usable() -> None:
-    from workbench.assets import path
-
     _, warnings = load([path("recordings")])
     assert warnings == []

@@ -270,7 +270,6 @@ def test_each_command_is_one_that_workbench_takes(step: Step, tmp_path, monkeypa
     words = step.command(str(tmp_path))[3:]
     if words[0] in ("detect", "doctor", "ceilings"):
         name, command, rest = cli.resolve_command(cli.make_context("workbench", []), words)
-        assert command is not None and name is not None
         command.make_context(name, list(rest))
         return
     ran = []

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import machines
 import psutil
@@ -184,12 +185,8 @@ def test_without_a_tuning_value_the_case_has_none() -> None:
 def test_an_interrupted_question_ends_its_child(monkeypatch: pytest.MonkeyPatch) -> None:
     workload = catalog.load("prints")
     assert workload.work(case("prints")).items == 1
-
-    def interrupted(*_: object) -> bytes:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(described, "_line", interrupted)
+        patch.setattr(described, "_line", Mock(side_effect=KeyboardInterrupt))
         workload.work(case("prints", params={"n": 2}))
     assert children() == []
     assert workload.work(case("prints")).items == 1  # what it has answered stays known
@@ -203,3 +200,12 @@ def test_an_interrupted_question_ends_its_child(monkeypatch: pytest.MonkeyPatch)
 def test_the_deadline_of_an_answer_has_bounds(monkeypatch, given: str, seconds: float) -> None:
     monkeypatch.setenv(DEADLINE_ENV, given)
     assert described._deadline_s() == seconds
+
+
+def test_a_folder_that_cannot_be_looked_at_is_named_and_leaves_the_backends(monkeypatch) -> None:
+    monkeypatch.delenv(catalog.ENV)
+    built_in = catalog.backends()
+    monkeypatch.setenv(catalog.ENV, "/" + 300 * "x")  # File name too long
+    assert catalog.backends() == built_in
+    with pytest.raises(WorkloadError, match="is not a folder that can be read"):
+        catalog.files()

@@ -1,20 +1,27 @@
-"""The commands about libraries and the machine, and what all commands start with."""
+"""The commands about libraries, machine, ceilings and schemas, and what all commands share."""
 
 import json
 import sys
+from types import SimpleNamespace
 from typing import Any
 
+import builders
 import pytest
 from builders import machine
 from click.testing import CliRunner
 from msgspec.structs import replace
 
 from workbench import catalog
-from workbench.cli.commands import ceilings, doctor
+from workbench.cli import headless
+from workbench.cli.commands import PARTS, ceilings, doctor
 from workbench.cli.main import cli, main
+from workbench.engine import ceiling_store
 from workbench.machine.packages.trials import Trial
 from workbench.planning.usage import UsageError
 from workbench.records.machine import Machine, Package, Software
+from workbench.records.reason import Warning
+from workbench.records.schema import PARTS as KNOWN, schema_of
+from workbench.report.report import Report
 
 
 def test_a_broken_backend_is_named_and_the_others_are_listed(tmp_path, monkeypatch, capsys) -> None:
@@ -71,3 +78,68 @@ def test_all_gpus_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workbench.machine.packages.trials.try_packages", lambda *_, **__: {})
     with pytest.raises(UsageError, match="no GPU"):
         cli.main(["doctor", "--all-gpus"], standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "measures"),
+    [((), False), (("--again",), True), (("--device", "cpu"), True), (("--threads", "1"), True)],
+)
+def test_what_the_kept_ones_do_not_answer_is_measured(options, measures, monkeypatch) -> None:
+    kept, found = builders.ceilings("cpu"), builders.machine()
+    asked = []
+
+    def run(request):
+        asked.append(request)
+        return SimpleNamespace(ceilings=kept, machine=found, warnings=[]), 0
+
+    monkeypatch.setattr("workbench.machine.detect", lambda _: (found, None))
+    monkeypatch.setattr(ceiling_store, "fingerprint", lambda *_: "mark")
+    monkeypatch.setattr(ceiling_store, "load", lambda _: kept)
+    monkeypatch.setattr(headless, "run_quietly", run)
+    done = CliRunner().invoke(cli, ["ceilings", *options])
+    assert done.exit_code == 0, done.exception
+    assert bool(asked) == measures
+
+
+def test_warnings_and_what_was_not_measured_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, busy = builders.machine(), Warning("busy_machine", "others compute", "wait", "matmul")
+    report = Report.of(builders.events({builders.case("cpu"): []}))
+    report.warnings.append(busy)
+    report.ceilings = builders.ceilings("cpu")
+    monkeypatch.setattr("workbench.machine.detect", lambda _: (found, None))
+    monkeypatch.setattr(headless, "run_quietly", lambda _: (report, 1))
+    done = CliRunner().invoke(cli, ["ceilings", "--again"])
+    assert done.exit_code == 1
+    assert "workbench: nothing was measured for row" in done.stderr
+    assert "warning: [matmul] others compute; wait" in done.stderr
+    done = CliRunner().invoke(cli, ["ceilings", "--again", "--json"])
+    assert json.loads(done.stdout)["warnings"][0]["code"] == "busy_machine"
+
+
+def test_a_simulated_device_has_no_ceilings() -> None:
+    done = CliRunner().invoke(cli, ["ceilings", "--device", "fake:0@8"], standalone_mode=False)
+    assert isinstance(done.exception, UsageError)
+    assert "a simulated device has no ceilings" in str(done.exception)
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_run_without_a_row_does_not_fail_in_silence(options, monkeypatch) -> None:
+    monkeypatch.setattr("workbench.machine.detect", lambda _: (builders.machine(), None))
+    monkeypatch.setattr(headless, "run_quietly", lambda _: (Report(), 1))
+    done = CliRunner().invoke(cli, ["ceilings", "--again", *options])
+    assert (done.exit_code, done.stderr) == (1, "workbench: nothing was measured\n")
+
+
+@pytest.mark.parametrize("arguments", [(), *((part,) for part in KNOWN)])
+def test_it_prints_json(arguments: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(cli, ["schema", *arguments])
+    assert done.exit_code == 0
+    assert json.loads(done.stdout) == schema_of("".join(arguments) or "document")
+
+
+def test_every_schema_can_be_named() -> None:
+    assert tuple(KNOWN) == PARTS
+
+
+def test_an_unknown_part_is_a_usage_error() -> None:
+    assert CliRunner().invoke(cli, ["schema", "everything"]).exit_code == 2

@@ -10,16 +10,16 @@ from click.testing import CliRunner
 
 from workbench.cli import completion
 from workbench.cli.main import cli, main
+from workbench.report.journal import runs_folder
 
 IDS = ["20261120-080000-aaaa", "20261121-080000-bbbb", "20261122-080000-cccc"]
 NEWEST_FIRST = ["last", *reversed(IDS)]
 
 
 @pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def state() -> Path:
     """A state folder with three runs, and a file that is not called as runs are."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    runs = tmp_path / "workbench" / "runs"
+    runs = runs_folder()
     runs.mkdir(parents=True)
     for name in (*IDS, "x$(reboot) *", "\x1b[2J"):
         (runs / f"{name}.jsonl").touch()

@@ -1,6 +1,8 @@
 """`workbench config`, what it fills in, and the engine that runs a recorded command again."""
 
 import os
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,12 @@ from workbench.planning.usage import UsageError
 NOTHING: dict[str, Any] = {
     "budget_s": None, "quick": False, "thorough": False, "prices": (), "price_file": None
 }  # fmt: skip
+
+
+@pytest.fixture
+def file() -> Path:
+    config.path().parent.mkdir(parents=True)
+    return config.path()
 
 
 def test_set_show_and_unset() -> None:
@@ -43,43 +51,88 @@ def test_what_is_wrong_is_a_usage_error(arguments: list[str]) -> None:
     assert not config.path().exists()
 
 
-def test_a_file_that_never_ends_or_has_no_writer_is_not_waited_for() -> None:
-    config.path().parent.mkdir(parents=True)
-    config.path().symlink_to("/dev/zero")
-    why = f"{config.path()} cannot be read: it is not a regular file"
+def test_a_file_that_never_ends_or_has_no_writer_is_not_waited_for(file: Path) -> None:
+    file.symlink_to("/dev/zero")
+    why = f"{file} cannot be read: it is not a regular file"
     assert config.load() == ({}, [f"{why}; its values are not used"])
-    config.path().unlink()
-    os.mkfifo(config.path())
+    file.unlink()
+    os.mkfifo(file)
     with pytest.raises(config.ConfigError, match=why):
         config.assign("budget", "30")
 
 
-@pytest.mark.parametrize("text", ["budget =", f"budget = {'9' * 5000}", "a = " + "[" * 5000])
-def test_a_file_that_cannot_be_parsed_is_one_line(text: str) -> None:
-    config.path().parent.mkdir(parents=True)
-    config.path().write_text(text)
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"budget =", "TOML: "),
+        (b"budget = " + b"9" * 5000, "TOML: "),
+        (b"a = " + b"[" * 5000, "TOML: "),
+        (b"\xff\xfe", "UTF-8"),
+    ],
+    ids=["cut", "number", "nested", "bytes"],
+)
+def test_a_file_that_cannot_be_read_is_one_line_and_stays(file, content: bytes, says: str) -> None:
+    file.write_bytes(content)
     values, (line,) = config.load()
-    assert values == {} and f"{config.path()} is not TOML: " in line
+    assert values == {} and "\n" not in line
+    assert f"{file} is not {says}" in line
+    with pytest.raises(config.ConfigError):
+        config.assign("theme", "nord")
+    assert file.read_bytes() == content
 
 
-def test_a_list_over_several_lines_is_replaced_whole() -> None:
-    config.path().parent.mkdir(parents=True)
-    config.path().write_text('# mine\nprices = [\n  "cpu=0.10",\n]  # per hour\ntheme = "nord"\n')
+def test_an_unknown_key_and_a_wrong_type_are_a_line_each_and_lose_nothing(file: Path) -> None:
+    file.write_text('# mine\ncolour = 3\nbudget = "long"\ntheme = "nord"\n')
+    values, wrong = config.load()
+    assert values == {"theme": "nord"} and len(wrong) == 2
+    assert "unknown key 'colour'" in wrong[0] and "budget takes seconds" in wrong[1]
+    config.assign("budget", "30")
+    assert config.load()[0] == {"theme": "nord", "budget": 30.0}
+    assert "# mine\ncolour = 3\n" in file.read_text()
+    config.assign("theme", None)
+    assert tomllib.loads(file.read_text()) == {"colour": 3, "budget": 30.0}
+
+
+WRONG = {
+    "budget": ["nan", "-1", "x", "0.5", "90000"],
+    "prices": ["a,,b", "banana", "cpu=x", "cpu=0", "cpu=10000000000", "cpu=1,cpu=2", "foo:0=1"],
+    "theme": [""],
+}
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, each) for key in WRONG for each in WRONG[key]])
+def test_a_wrong_value_is_refused(key: str, value: str) -> None:
+    with pytest.raises(config.ConfigError, match=key):
+        config.assign(key, value)
+    assert not config.path().exists()
+
+
+def test_a_linked_file_keeps_its_link_and_an_unreadable_one_is_named(file: Path, tmp_path) -> None:
+    file.symlink_to(tmp_path / "mine.toml")
+    (tmp_path / "mine.toml").write_text("budget = 30\n")
+    config.assign("theme", "nord")
+    assert file.is_symlink() and config.load()[0] == {"theme": "nord", "budget": 30}
+    (tmp_path / "mine.toml").write_bytes(b"\xff")
+    with pytest.raises(config.ConfigError, match=r"config\.toml is not UTF-8"):
+        config.assign("theme", "nord")
+
+
+def test_a_list_over_several_lines_is_replaced_whole(file: Path) -> None:
+    file.write_text('# mine\nprices = [\n  "cpu=0.10",\n]  # per hour\ntheme = "nord"\n')
     config.assign("prices", "cpu=0.20")
     kept = 'prices = ["cpu=0.20"]\n# mine\ntheme = "nord"\n'
-    assert config.path().read_text() == kept
+    assert file.read_text() == kept
     config.assign("prices", None)
-    assert config.path().read_text() == '# mine\ntheme = "nord"\n'
+    assert file.read_text() == '# mine\ntheme = "nord"\n'
 
 
-def test_the_same_key_of_another_table_stays() -> None:
-    config.path().parent.mkdir(parents=True)
-    config.path().write_text('theme = "nord"\n[other]\ntheme = "mine"\n')
+def test_the_same_key_of_another_table_stays(file: Path) -> None:
+    file.write_text('theme = "nord"\n[other]\ntheme = "mine"\n')
     assert CliRunner().invoke(cli, ["config", "set", "theme", "workbench-light"]).exit_code == 0
     kept = 'theme = "workbench-light"\n[other]\ntheme = "mine"\n'
-    assert config.path().read_text() == kept
+    assert file.read_text() == kept
     config.assign("theme", None)
-    assert config.path().read_text() == '[other]\ntheme = "mine"\n'
+    assert file.read_text() == '[other]\ntheme = "mine"\n'
 
 
 def test_choices_fill_in_what_the_command_line_leaves_open() -> None:

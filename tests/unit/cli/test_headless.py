@@ -44,10 +44,7 @@ def test_a_file_that_could_not_be_made_is_refused_before_the_run(tmp_path, monke
             target("--output", path, opened=True)
 
 
-def test_a_document_that_cannot_be_written_says_where_the_run_is_kept(
-    tmp_path: Path, full: Target, monkeypatch, capsys
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+def test_a_document_that_cannot_be_written_says_where_the_run_is_kept(full, capsys) -> None:
     assert save(full, REPORT, OK) == FAILED
     assert "No space left on device; the run is not kept" in capsys.readouterr().err
     run = RUN[0].id

@@ -12,9 +12,7 @@ from workbench.planning.usage import UsageError
 
 
 def command(name: str) -> click.Command:
-    found = cli.get_command(click.Context(cli), name)
-    assert found is not None
-    return found
+    return cli.get_command(click.Context(cli), name)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -26,8 +26,7 @@ RUN = events({case("cpu-a"): steady(1.0)})
 
 
 @pytest.fixture(autouse=True)
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+def runs() -> Path:
     folder = journal.runs_folder()
     folder.mkdir(parents=True)
     (folder / "a.jsonl").write_bytes(b"".join(ev.encode(event) + b"\n" for event in RUN))

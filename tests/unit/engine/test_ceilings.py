@@ -324,8 +324,7 @@ def test_what_lacks_a_device_or_was_cut_short_is_not_whole() -> None:
     assert not ceiling_store.is_whole(replace(alone, complete=False), HERE)
 
 
-def test_ceilings_are_kept_and_damage_is_no_crash(tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+def test_ceilings_are_kept_and_damage_is_no_crash() -> None:
     kept = sample("cpu")
     assert ceiling_store.load(kept.fingerprint) is None
     ceiling_store.save(kept)

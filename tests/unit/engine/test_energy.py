@@ -89,22 +89,18 @@ def test_a_step_takes_its_share_of_that_power(monkeypatch) -> None:
     assert found.figures == {ENERGY: pytest.approx(0.2)}
 
 
-@pytest.mark.parametrize("joules", [0.0, -99.0])
-def test_a_counter_that_wrapped_around_or_stood_still_tells_nothing(monkeypatch, joules) -> None:
-    assert Counter(monkeypatch).turn(joules=joules, seconds=1.0) == []
-
-
-def test_a_block_in_which_a_counter_may_have_begun_anew_tells_nothing(monkeypatch) -> None:
-    counter = Counter(monkeypatch)
-    assert counter.turn(joules=4500.0, seconds=150.0) == []  # 70 kJ, of which 65.5 kJ are lost
-
-
-def test_of_a_gpu_the_packages_know_nothing(monkeypatch) -> None:
-    assert Counter(monkeypatch).turn(joules=5.0, seconds=1.0, device="cuda:0") == []
-
-
-def test_without_a_counter_there_is_no_figure(monkeypatch) -> None:
-    assert Counter(monkeypatch, energy_j=None).turn(joules=0.0, seconds=1.0) == []
+@pytest.mark.parametrize(
+    ("energy_j", "turn"),
+    [
+        (100.0, {"joules": 0.0, "seconds": 1.0}),  # it stood still
+        (100.0, {"joules": -99.0, "seconds": 1.0}),  # it wrapped around
+        (100.0, {"joules": 4500.0, "seconds": 150.0}),  # of 70 kJ, since it may have begun anew
+        (100.0, {"joules": 5.0, "seconds": 1.0, "device": "cuda:0"}),  # packages know no GPU
+        (None, {"joules": 0.0, "seconds": 1.0}),
+    ],
+)
+def test_a_counter_that_tells_nothing_gives_no_figure(monkeypatch, energy_j, turn) -> None:
+    assert Counter(monkeypatch, energy_j).turn(**turn) == []
 
 
 def test_what_goes_wrong_in_a_block_passes_through(monkeypatch) -> None:

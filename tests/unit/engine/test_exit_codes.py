@@ -55,7 +55,6 @@ def test_a_missing_trace_is_a_failure() -> None:
 )
 def test_a_missing_model_is_a_failure(saved: Saved | None, code: int) -> None:
     report = kept("advise-model")
-    assert report.model.advice is not None
     report.model.advice = msgspec.structs.replace(report.model.advice, saved=saved)
     asked = ModelQuestion("m.onnx", save_best="b.onnx")
     assert exit_code("done", Request(model=asked), report) == code
@@ -113,7 +112,6 @@ def test_strict_asks_for_a_word_in_every_verdict(word: str, code: int) -> None:
         row.verdict = row.verdict and msgspec.structs.replace(row.verdict, confidence="likely")
     assert exit_code("done", Request(strict=True), report) == OK
     row = report.rows["realtime"]
-    assert row.verdict is not None
     row.verdict = msgspec.structs.replace(row.verdict, confidence=word)
     assert exit_code("done", Request(strict=True), report) == code
     assert exit_code("done", Request(), report) == OK

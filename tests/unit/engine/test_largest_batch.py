@@ -81,7 +81,6 @@ def test_each_attempt_on_a_cpu_has_a_fresh_worker_and_a_gpu_keeps_its_own() -> N
 def test_what_a_gpu_could_take_ends_where_main_memory_holds_no_more_of_its_inputs() -> None:
     found = search(Memory(10**9), case=ON_GPU)
     assert (found.ended_by, found.attempts[-1].reason is not None) == ("memory", True)
-    assert found.batch is not None
     needed = 2 * 8 * 4 * 784 * found.batch  # eight inputs, and their page-locked copies
     free = machine().memory.available_bytes
     assert needed <= free <= CLOSE * needed
@@ -90,7 +89,6 @@ def test_what_a_gpu_could_take_ends_where_main_memory_holds_no_more_of_its_input
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 8, 9, 100, 1000, 12_345])
 def test_the_limit_is_found_to_the_promised_closeness(limit: int) -> None:
     found = search(Memory(limit))
-    assert found.batch is not None
     assert found.batch <= limit <= max(found.batch + 1, CLOSE * found.batch)
     assert found.ended_by == "memory"
 
@@ -122,7 +120,6 @@ def test_any_other_failure_ends_the_search_with_its_name() -> None:
 def test_a_data_set_or_shared_memory_that_holds_no_more_bounds_it_as_memory_does(code: str) -> None:
     found = search(Memory(100, reason=Reason(code, "more than the 100 pictures")))
     assert found.ended_by == code
-    assert found.batch is not None
     assert found.batch <= 100 <= CLOSE * found.batch
 
 

@@ -127,9 +127,7 @@ class Slow(InProcess):
         raise WorkerFailed(Reason("timeout", "no answer within 14.1 s; its log ends: W1126"))
 
 
-def test_a_lab_that_is_too_slow_for_int8_forms_only_lacks_time(
-    exports: Exports, tmp_path: Path
-) -> None:
+def test_a_lab_that_is_too_slow_for_int8_forms_only_lacks_time(exports: Exports, tmp_path) -> None:
     exports = replace(exports, context=replace(exports.context, pool=Slow(tmp_path)))
     exports.exported = ExportedCode("model.onnx", dynamic=False, operations=1, convolutions=0)
     scenario = OwnQuestion("torch", "modules:picture").scenario()

@@ -57,7 +57,6 @@ def test_each_size_of_a_function_has_a_row_and_the_answer_says_where_it_flips() 
         if row.verdict is not None and row.verdict.pick is not None
     ]
     assert (list(report.rows), threads) == (["own", "own[batch=1000]"], [1, 2])
-    assert report.code.advice is not None
     (flip,) = report.code.advice.flips
     assert flip.startswith("The answer flips at batch 1000:")
 

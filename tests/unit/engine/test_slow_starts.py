@@ -43,9 +43,7 @@ class SlowStarts(SimulatedPool):
 
 
 @pytest.mark.parametrize(("quick", "goal"), [(True, 0.5), (False, 0.6)], ids=["quick", "default"])
-def test_most_of_what_the_starts_leave_is_spent_on_measuring(
-    quick: bool, goal: float, monkeypatch
-) -> None:
+def test_most_of_what_the_starts_leave_is_spent_on_measuring(quick, goal, monkeypatch) -> None:
     monkeypatch.setitem(simulated_run.ERRORS, "fp8", 3e-2)  # among the ceilings of an H200
     server = SimulatedMachine(*machines.gpu_server(), cpu=EPYC)
     events = run(Request(scenarios=TABLE, quick=quick), server, pool=SlowStarts)

@@ -11,12 +11,7 @@ import simulated_lab
 from builders import block, changed
 from simulated_run import SimulatedMachine, run
 
-from workbench.advisor.model.overview import (
-    brief,
-    compared,
-    ranked_candidates,
-    recommendation,
-)
+from workbench.advisor.model.overview import brief, compared, ranked_candidates, recommendation
 from workbench.advisor.ranking import error_text
 from workbench.export.text import run_text
 from workbench.export.view.derived import RunView

@@ -59,7 +59,6 @@ def test_the_questions_of_the_gallery_are_ones_that_can_be_asked(tmp_path, monke
 
 def test_long_inputs_of_a_module_are_cut_and_stay() -> None:
     report = Report.of(own_runs.script())
-    assert report.code is not None
     report.code.facts.modules[1].shapes[:] = ["input_ids=8x16, attention_mask=8x16, labels=8"] * 2
     lines = [text.plain for text in module_lines(report, 80)]
     assert any("raced  input_ids=8x16" in line for line in lines)

@@ -1,7 +1,8 @@
-"""Toned text: width in cells, wrapping, cutting, and tables in a file."""
+"""Toned text: width in cells, wrapping, cutting, tables in a file, and bars of characters."""
 
 from hypothesis import given, strategies as st
 
+from workbench.export.view import glyphs
 from workbench.export.view.spans import (
     Text,
     fact,
@@ -80,3 +81,18 @@ def test_a_table_in_a_file_loses_no_column() -> None:
 
 def test_plain_text_stays_in_its_columns_in_ascii() -> None:
     assert plain_lines([Text.of("1.2 ms  ±3%  ─━░ 30 °C  ")]) == "1.2 ms +-3%  -=. 30 C"
+
+
+def test_a_bar_shows_whatever_is_not_nothing_and_is_full_only_at_the_whole() -> None:
+    assert glyphs.bar(0.0, 4) == ""
+    assert glyphs.bar(0.001, 4) == "╸"
+    assert glyphs.bar(0.999, 4) == "━━━╸"
+    assert glyphs.bar(1.0, 4) == "━━━━"
+    assert glyphs.gauge(0.5, 4) == "██░░"
+
+
+def test_a_sparkline_averages_many_values_and_repeats_few() -> None:
+    assert glyphs.sparkline([], 8, 0.0, 1.0) == ""
+    assert glyphs.sparkline([1.0, 0.0], 8, 0.0, 1.0) == "████▁▁▁▁"
+    assert glyphs.sparkline([1.0, 1.0, 0.0, 0.0], 2, 0.0, 1.0) == "█▁"
+    assert glyphs.sparkline([0.5], 3, 0.5, 0.5) == "▁▁▁"

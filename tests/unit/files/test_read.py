@@ -90,11 +90,7 @@ def test_a_document_a_journal_and_a_line_have_a_limit(tmp_path: Path, monkeypatc
 def test_nesting_without_end_is_refused(tmp_path: Path, nested: str) -> None:
     document = json.dumps(json.loads(PRICED.read_text()))[:-1] + f', "later": {nested}'
     first = ev.encode(eventful()[0]).decode()
-    for name, content in {
-        "a.json": nested,
-        "b.json": document,
-        "c.jsonl": f"{nested}\n",
-    }.items():
+    for name, content in {"a.json": nested, "b.json": document, "c.jsonl": f"{nested}\n"}.items():
         with pytest.raises(JournalError) as refused:
             open_run(str(put(tmp_path / name, content.encode())))
         assert "\n" not in str(refused.value)
@@ -110,15 +106,11 @@ def changed(value: Any, path: tuple[str | int, ...], new: object) -> None:
     value[path[-1]] = new
 
 
-def first_with(found: list[dict[str, Any]], name: str) -> int:
-    return next(place for place, each in enumerate(found) if each.get(name))
-
-
 @pytest.mark.parametrize("name", ["step_s", "over_step_s"])
 @pytest.mark.parametrize("value", [0, -1.0, 1e308, 1e-320])
 def test_absurd_durations_of_a_break_even_are_refused(tmp_path, name: str, value: float) -> None:
     document = json.loads(PRICED.read_text())
-    place = first_with(document["verdicts"], "payoffs")
+    place = next(n for n, verdict in enumerate(document["verdicts"]) if verdict.get("payoffs"))
     changed(document, ("verdicts", place, "payoffs", 0, name), value)
     with pytest.raises(JournalError, match=f"not a workbench document: {name} cannot be"):
         open_run(str(put(tmp_path / "x.json", json.dumps(document).encode())))

@@ -8,6 +8,7 @@ import stat
 import threading
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -157,12 +158,8 @@ def test_after_an_error_the_old_file_is_whole_and_nothing_else_is_left(
     tmp_path: Path, monkeypatch, step: str, error: BaseException
 ) -> None:
     (tmp_path / "file").write_bytes(b"old")
-
-    def fail(*_: object, **__: object) -> int:
-        raise error
-
     where = (Path, "replace") if step == "rename" else (os, step)
-    monkeypatch.setattr(*where, fail)
+    monkeypatch.setattr(*where, Mock(side_effect=error))
     with pytest.raises(type(error)):
         replace(tmp_path / "file", b"new")
     monkeypatch.undo()
@@ -272,9 +269,7 @@ def test_dev_null_takes_everything_and_is_never_replaced(tmp_path: Path, monkeyp
 
 
 def test_a_file_is_replaced_where_the_file_system_has_no_permissions(tmp_path, monkeypatch) -> None:
-    def refused(*_: object) -> None:
-        raise PermissionError(errno.EPERM, "Operation not permitted")  # as on vfat
-
+    refused = Mock(side_effect=PermissionError(errno.EPERM, "Operation not permitted"))  # on vfat
     monkeypatch.setattr(write.os, "fchmod", refused)
     file = tmp_path / "old"
     file.write_bytes(b"old")

@@ -65,14 +65,18 @@ def psij(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return seen
 
 
+def submit(folder: Path, made: FleetPlan | None = None, **changes: object) -> str:
+    """Submit the only job of a plan to Slurm."""
+    made = made or plan()
+    return Slurm(folder, made).submit(replace(made.jobs[0], **changes), folder / "run.sh")
+
+
 def custom_of(psij: SimpleNamespace) -> dict[str, str]:
     return psij.specs[-1].attributes.custom_attributes
 
 
 def test_a_job_is_pinned_exclusive_and_limited(psij, tmp_path) -> None:
-    engine = Slurm(tmp_path, plan())
-    (job,) = plan().jobs
-    assert engine.submit(job, tmp_path / "run.sh") == "77"
+    assert submit(tmp_path) == "77"
     assert custom_of(psij) == {
         "slurm.nodelist": "g",
         "slurm.job-name": "workbench-big-32c-a100-4-1",
@@ -87,15 +91,13 @@ def test_a_job_is_pinned_exclusive_and_limited(psij, tmp_path) -> None:
 
 
 def test_a_job_of_two_nodes_asks_for_both(psij, tmp_path) -> None:
-    both = replace(plan().jobs[0], node="g,h", nodes=2)
-    Slurm(tmp_path, plan()).submit(both, tmp_path / "run.sh")
+    submit(tmp_path, node="g,h", nodes=2)
     assert psij.specs[-1].resources.given == (2, None, 1, None)
     assert custom_of(psij)["slurm.nodelist"] == "g,h"
 
 
 def test_a_shared_job_asks_for_its_cores(psij, tmp_path) -> None:
-    (job,) = plan(shared=True).jobs
-    Slurm(tmp_path, plan(shared=True)).submit(job, tmp_path / "run.sh")
+    submit(tmp_path, plan(shared=True))
     assert psij.specs[-1].resources.given == (1, None, 1, 32)
     assert psij.specs[-1].resources.exclusive_node_use is False
     assert "slurm.mem" not in custom_of(psij)
@@ -104,8 +106,7 @@ def test_a_shared_job_asks_for_its_cores(psij, tmp_path) -> None:
 def test_nothing_of_an_outer_job_is_handed_on(psij, tmp_path, monkeypatch) -> None:
     for name in ("SLURM_CPU_BIND", "SBATCH_ACCOUNT", "PMIX_RANK", "SLURM_CONF", "HOME"):
         monkeypatch.setenv(name, "x")
-    (job,) = plan().jobs
-    Slurm(tmp_path, plan()).submit(job, tmp_path / "run.sh")
+    submit(tmp_path)
     (inside,) = psij.environments
     assert {"SLURM_CPU_BIND", "SBATCH_ACCOUNT", "PMIX_RANK"}.isdisjoint(inside)
     assert (inside["SLURM_CONF"], inside["SBATCH_NO_REQUEUE"]) == ("x", "1")
@@ -113,11 +114,9 @@ def test_nothing_of_an_outer_job_is_handed_on(psij, tmp_path, monkeypatch) -> No
 
 def test_a_refusal_of_slurm_is_one_line(psij, tmp_path) -> None:
     psij.refuses = "sbatch: error: exclusive\nnot allowed\n"
-    (job,) = plan().jobs
-    with pytest.raises(
-        UsageError, match=r"Slurm refuses it: sbatch: error: exclusive\\nnot allowed"
-    ):
-        Slurm(tmp_path, plan()).submit(job, tmp_path / "run.sh")
+    refusal = r"Slurm refuses it: sbatch: error: exclusive\\nnot allowed"
+    with pytest.raises(UsageError, match=refusal):
+        submit(tmp_path)
 
 
 def test_without_psij_the_extra_is_named(monkeypatch, tmp_path) -> None:
@@ -128,19 +127,13 @@ def test_without_psij_the_extra_is_named(monkeypatch, tmp_path) -> None:
 
 def test_without_squeue_the_machine_is_the_wrong_one(psij, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(slurm.shutil, "which", lambda _: None)
-    with pytest.raises(
-        UsageError, match="squeue was not found: run this where Slurm's commands are"
-    ):
+    with pytest.raises(UsageError, match="squeue was not found: run this where Slurm's comm"):
         Slurm(tmp_path, plan())
 
 
 def test_states_are_words_with_reasons(psij, tmp_path, monkeypatch) -> None:
-    says = subprocess.CompletedProcess(
-        [],
-        0,
-        "1|RUNNING|None\n 2|PENDING|ReqNodeNotAvail, UnavailableNodes:g|x\n9|FAILED|None\n",
-        "",
-    )
+    listed = "1|RUNNING|None\n 2|PENDING|ReqNodeNotAvail, UnavailableNodes:g|x\n9|FAILED|None\n"
+    says = subprocess.CompletedProcess([], 0, listed, "")
     monkeypatch.setattr(slurm.subprocess, "run", lambda *_, **__: says)
     engine, (job,) = Slurm(tmp_path, plan()), plan().jobs
     assert engine.states(dict.fromkeys("123", job)) == {
@@ -247,6 +240,12 @@ class Host:
     def submit(self, plan: FleetPlan) -> str:
         return ssh.Ssh(self.here, plan).submit(self.job, self.script)
 
+    def submitted(self) -> Path:
+        """The folder of the job on the host."""
+        self.submit(self.plan)
+        (place,) = (self.there / "jobs").iterdir()
+        return place
+
     def look(self) -> dict[str, str]:
         return ssh.Ssh(self.here, self.plan).states({"1": self.job})
 
@@ -278,8 +277,7 @@ def test_a_host_with_another_fleet_in_a_folder_of_that_name_starts_nothing(host)
 
 
 def test_what_a_job_writes_on_a_host_is_fetched(host) -> None:
-    host.submit(host.plan)
-    (there,) = (host.there / "jobs").iterdir()
+    there = host.submitted()
     (there / "log.txt").touch()
     (there / "run.jsonl").write_text('{"event": 1}\n')
     host.look()
@@ -293,8 +291,7 @@ def test_what_a_job_writes_on_a_host_is_fetched(host) -> None:
 
 
 def test_the_exit_code_is_read_first_and_written_last(host, monkeypatch) -> None:
-    host.submit(host.plan)
-    (there,) = (host.there / "jobs").iterdir()
+    there = host.submitted()
     for name in ssh.FETCHED:
         (there / name).write_text(name)
     written = list[str]()
@@ -305,8 +302,7 @@ def test_the_exit_code_is_read_first_and_written_last(host, monkeypatch) -> None
 
 
 def test_a_file_that_is_too_large_stays_and_those_after_it_come(host, monkeypatch) -> None:
-    host.submit(host.plan)
-    (there,) = (host.there / "jobs").iterdir()
+    there = host.submitted()
     (there / "run.jsonl").write_text("x" * 99)
     (there / "log.txt").write_text("log")
     monkeypatch.setattr(ssh, "MOST_BYTES", 50)
@@ -317,8 +313,7 @@ def test_a_file_that_is_too_large_stays_and_those_after_it_come(host, monkeypatc
 
 def test_nothing_is_fetched_from_a_host_that_sees_the_folder(host) -> None:
     host.there.symlink_to(host.here)
-    host.submit(host.plan)
-    (place,) = (host.here / "jobs").iterdir()
+    place = host.submitted()
     (place / "submitted.json").write_text("{}")
     (place / "run.jsonl").write_text("begun")
     before = (place / "run.jsonl").stat().st_ino

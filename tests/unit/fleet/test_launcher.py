@@ -56,6 +56,12 @@ class Scene:
         self.plan = begin(folder, plan())
         self.launcher = self.another()
 
+    def look(self, words: dict[str, str] | None = None) -> bool:
+        """Look once more, perhaps after other words of the engine."""
+        if words is not None:
+            self.engine.words = words
+        return self.launcher.look()
+
     def another(self) -> Launcher:
         made = Launcher(self.folder, self.plan, self.said.append)
         made.submit()
@@ -82,9 +88,14 @@ class Scene:
         return [node.state for node in read_folder(self.folder, time.time()).nodes]
 
 
-def plan(**request: object):
-    settings = {"per_type": 2, "shared": False, "python": "/venv/bin/python", "deadline_s": 600.0}
-    return make_plan(NODES, Request(quick=True, **request), **settings)
+def plan(per_type: int = 2, scaling: str | None = None, **request: object):
+    settings = {"shared": False, "python": "/venv/bin/python", "deadline_s": 600.0}
+    asked = Request(**{"quick": True, **request})
+    return make_plan(NODES, asked, per_type=per_type, scaling=scaling, **settings)
+
+
+def script_of(folder: Path) -> str:
+    return (folder / "jobs" / "cpu-8c-1" / "run.sh").read_text()
 
 
 @pytest.fixture
@@ -148,13 +159,11 @@ def test_the_wheels_of_a_bundle_are_copied_and_the_plan_says_so(tmp_path) -> Non
     (name,) = made.inputs
     assert made.inputs[name].sha256.startswith("ba7816bf8f01cfea")
     assert (tmp_path / "fleet" / made.inputs[name].file).read_bytes() == b"abc"
-    text = (tmp_path / "fleet" / "jobs" / "cpu-8c-1" / "run.sh").read_text()
-    assert f"\nwheels={tmp_path}/fleet/inputs/wheels\n" in text
+    assert f"\nwheels={tmp_path}/fleet/inputs/wheels\n" in script_of(tmp_path / "fleet")
 
 
 def test_scaling_is_a_job_of_two_nodes(tmp_path) -> None:
-    settings = {"per_type": 1, "shared": False, "python": "python", "deadline_s": 600.0}
-    made = make_plan(NODES, Request(quick=True), scaling="cpu-8c", **settings)
+    made = plan(per_type=1, scaling="cpu-8c")
     assert [(job.name, job.node, job.nodes) for job in made.jobs[-2:]] == [
         ("gpu-32c-a100-4-1", "g", 1),
         ("scaling", "a,b", 2),
@@ -169,17 +178,13 @@ def test_scaling_is_a_job_of_two_nodes(tmp_path) -> None:
     assert "set -- run --jsonl scaling --budget=17 --quick\n" in text
     for name in ("gpu-32c-a100-4", "cpu"):
         with pytest.raises(UsageError, match="Choices: cpu-8c"):
-            make_plan(NODES, Request(), scaling=name, **settings)
+            plan(scaling=name)
 
 
 def test_a_budget_that_is_too_small_is_said_in_the_plan() -> None:
-    settings = {"per_type": 1, "shared": False, "python": "python", "deadline_s": 600.0}
-    lines = {
-        budget: list(plan_lines(make_plan(NODES, Request(budget_s=budget), **settings)))[-1]
-        for budget in (16.0, 17.0)
-    }
-    assert lines[16.0] == "warning: below 17 s a busy node may measure nothing: raise --budget"
-    assert "warning" not in lines[17.0]
+    small, enough = (list(plan_lines(plan(quick=False, budget_s=s)))[-1] for s in (16.0, 17.0))
+    assert small == "warning: below 17 s a busy node may measure nothing: raise --budget"
+    assert "warning" not in enough
 
 
 @pytest.mark.parametrize(
@@ -190,7 +195,7 @@ def test_a_run_without_a_name_has_no_option_between_an_option_and_its_value(
     tmp_path, arguments: list[str], run: str
 ) -> None:
     begin(tmp_path, replace(plan(), arguments=arguments))
-    assert f"\nset -- {run}\n" in (tmp_path / "jobs" / "cpu-8c-1" / "run.sh").read_text()
+    assert f"\nset -- {run}\n" in script_of(tmp_path)
 
 
 def test_the_arguments_of_a_script_name_no_files_of_the_fleet(tmp_path, monkeypatch) -> None:
@@ -198,8 +203,7 @@ def test_the_arguments_of_a_script_name_no_files_of_the_fleet(tmp_path, monkeypa
     asked = ["advise", "--quick", "--", "--model", "resnet18", "--torch"]
     made = begin(tmp_path / "fleet", replace(plan(), arguments=asked))
     assert (made.arguments, made.inputs) == (asked, {})
-    text = (tmp_path / "fleet" / "jobs" / "cpu-8c-1" / "run.sh").read_text()
-    assert f"\ndirectory={tmp_path}/fleet\n" in text
+    assert f"\ndirectory={tmp_path}/fleet\n" in script_of(tmp_path / "fleet")
 
 
 def test_the_script_quotes_what_users_name(tmp_path) -> None:
@@ -218,7 +222,7 @@ def test_own_code_is_found_where_the_user_stands(
     folder = tmp_path / "fleet"
     begin(folder, replace(plan(), arguments=["advise", option, "1"]))
     place = tmp_path if stands_here else folder
-    assert f"\ndirectory={place}\n" in (folder / "jobs" / "cpu-8c-1" / "run.sh").read_text()
+    assert f"\ndirectory={place}\n" in script_of(folder)
 
 
 def test_every_job_is_submitted_once_even_by_another_launcher(scene) -> None:
@@ -251,7 +255,7 @@ def test_a_document_with_an_answer_is_one_whatever_the_exit_code(scene, code: st
 @pytest.mark.parametrize("code", ["0", "127"])
 def test_a_run_that_failed_shows_the_end_of_its_log(scene, code: str) -> None:
     scene.answer("cpu-8c-1", code, document=False)
-    scene.launcher.look()
+    scene.look()
     assert scene.said[-1] == (
         f"cpu-8c-1 on a: failed: it ended without a document, exit code {code}: last \\x1b[31mline"
     )
@@ -264,18 +268,16 @@ def test_a_damaged_note_is_written_again(scene) -> None:
 
 
 def test_a_cancelled_job_is_no_running_one_to_readers(scene) -> None:
-    scene.engine.words = {"cpu-8c-1": "RUNNING"}
-    scene.launcher.look()
+    scene.look({"cpu-8c-1": "RUNNING"})
     scene.answer("cpu-8c-2")
-    scene.launcher.look()
+    scene.look()
     assert scene.launcher.cancel()
     assert scene.engine.cancelled == ["id-cpu-8c-1", "id-gpu-32c-a100-4-1"]
     assert scene.states() == ["failed", "done", "failed"]
 
 
 def test_a_job_that_could_not_be_cancelled_is_named_and_not_called_cancelled(scene) -> None:
-    scene.engine.words = {"cpu-8c-1": "RUNNING"}
-    scene.launcher.look()
+    scene.look({"cpu-8c-1": "RUNNING"})
     scene.engine.uncancelled = ["id-cpu-8c-1"]
     assert not scene.launcher.cancel()
     assert "cpu-8c-1 on a: it could not be cancelled and may go on" in scene.said
@@ -287,10 +289,9 @@ def test_a_job_that_could_not_be_cancelled_is_named_and_not_called_cancelled(sce
 
 
 def test_the_word_of_the_engine_ends_a_job_the_second_time(scene) -> None:
-    scene.engine.words = {"cpu-8c-1": "NODE_FAIL (NodeDown)"}
-    scene.launcher.look()
+    scene.look({"cpu-8c-1": "NODE_FAIL (NodeDown)"})
     assert not [line for line in scene.said if "failed" in line]
-    scene.launcher.look()
+    scene.look()
     assert scene.said[-1].startswith("cpu-8c-1 on a: failed: it ended without a document; its last")
     assert scene.said[-1].endswith("was NODE_FAIL (NodeDown)")
 
@@ -299,17 +300,15 @@ def test_a_job_that_is_forgotten_keeps_the_reason_for_its_end(scene) -> None:
     for words in ("TIMEOUT (TimeLimit)", "ENDED"):
         scene.engine.words = {"cpu-8c-1": words}
         scene.launcher = scene.another()
-        scene.launcher.look()
-    scene.launcher.look()
+        scene.look()
+    scene.look()
     assert scene.said[-1].endswith("its last state was TIMEOUT (TimeLimit)")
-    scene.engine.words = {"cpu-8c-2": "ENDED"}
-    scene.launcher.look()
+    scene.look({"cpu-8c-2": "ENDED"})
     assert scene.said[-1] == "cpu-8c-2 on b: ENDED"
 
 
 def test_a_job_that_is_forgotten_after_the_deadline_is_lost(scene) -> None:
-    scene.engine.words = {"cpu-8c-1": "PENDING (Resources)"}
-    scene.launcher.look()
+    scene.look({"cpu-8c-1": "PENDING (Resources)"})
     scene.engine.words = {"cpu-8c-1": "ENDED"}
     scene.after_the_deadline()
     assert "cpu-8c-1 on a: ENDED" not in scene.said
@@ -318,17 +317,15 @@ def test_a_job_that_is_forgotten_after_the_deadline_is_lost(scene) -> None:
 
 
 def test_a_folder_that_its_node_does_not_see_is_suspected(scene) -> None:
-    scene.engine.words = {"cpu-8c-1": "FAILED (NonZeroExitCode)"}
-    scene.launcher.look()
-    scene.launcher.look()
+    scene.look({"cpu-8c-1": "FAILED (NonZeroExitCode)"})
+    scene.look()
     assert scene.said[-1].endswith("is empty: the node may not see it, so name a shared folder")
 
 
 def test_a_file_that_comes_late_still_counts(scene) -> None:
-    scene.engine.words = {"cpu-8c-1": "COMPLETED"}
-    scene.launcher.look()
+    scene.look({"cpu-8c-1": "COMPLETED"})
     scene.answer("cpu-8c-1")
-    scene.launcher.look()
+    scene.look()
     assert scene.said[-1] == "cpu-8c-1 on a: done"
 
 

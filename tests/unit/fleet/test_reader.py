@@ -1,4 +1,4 @@
-"""The folder of a fleet: what each job and each file in it counts for."""
+"""The folder of a fleet: what each job and file in it counts for, even where it is damaged."""
 
 import json
 import os
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import scenes
 from fleet_folder import NOW, only
+from hypothesis import given, strategies as st
 
 from benchmarks import fleet as made_up
 from workbench.advisor.fleet import fleet_document, is_complete
@@ -16,10 +17,12 @@ from workbench.cli.program import head
 from workbench.export.view.fleet import sections
 from workbench.fleet.reader import NO_VERDICT, read_folder
 from workbench.records.events import encode
-from workbench.records.fleet import FleetNode
+from workbench.records.fleet import FleetFolder, FleetNode
+from workbench.report.run_files import MOST_BYTES
 
 LATE = NOW + 3600
-JOURNAL = Path(__file__).parents[2] / "fixtures" / "journals" / "advise-interrupted.jsonl"
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+JOURNAL = FIXTURES / "journals" / "advise-interrupted.jsonl"
 
 
 @pytest.fixture
@@ -33,9 +36,12 @@ def job(folder: Path, name: str = "old-1", now_s: float = NOW) -> FleetNode:
 
 
 def submitted(at: Path, state: str | None = None) -> None:
-    made_up.write(
-        at / "submitted.json", {"job_id": "7", "at": made_up.START, "native_state": state}
-    )
+    note = {"job_id": "7", "at": made_up.START, "native_state": state}
+    made_up.write(at / "submitted.json", note)
+
+
+def document(name: str) -> dict[str, Any]:
+    return json.loads((FIXTURES / "documents" / f"{name}.json").read_text())
 
 
 def test_a_document_is_an_answer_with_its_queue_apart(folder: Path) -> None:
@@ -52,12 +58,12 @@ def test_a_document_is_an_answer_with_its_queue_apart(folder: Path) -> None:
 def test_rows_that_share_a_case_keep_their_own_figures(folder: Path) -> None:
     before = job(folder).run
     file = folder / "jobs/old-1/document.json"
-    document = json.loads(file.read_text())
-    others = [{**m, "scenario": "another", "samples_s": [9.0]} for m in document["measurements"]]
-    document["measurements"] += others
-    file.write_text(json.dumps(document))
-    after = job(folder).run
-    assert after.answers == before.answers
+    found = json.loads(file.read_text())
+    found["measurements"] += [
+        {**each, "scenario": "another", "samples_s": [9.0]} for each in found["measurements"]
+    ]
+    made_up.write(file, found)
+    assert job(folder).run.answers == before.answers
 
 
 def test_the_99th_percentile_is_that_of_what_if(folder: Path) -> None:
@@ -152,8 +158,7 @@ def test_a_run_that_measured_nothing_has_not_answered(folder: Path) -> None:
 
 
 def test_a_plain_run_has_no_verdict_to_compare(tmp_path: Path) -> None:
-    source = JOURNAL.parents[1] / "documents" / "run-sweep.json"
-    made_up.write(tmp_path / "mail.json", source.read_text())
+    made_up.write(tmp_path / "mail.json", document("run-sweep"))
     (node,) = read_folder(tmp_path, NOW).nodes
     assert (node.state, node.reason.message) == ("failed", NO_VERDICT)
 
@@ -219,8 +224,7 @@ def test_copies_of_a_run_count_once_as_the_most_complete(folder: Path) -> None:
     ("name", "reason"), [("advise-model", "few_samples"), ("advise-command", None)]
 )
 def test_documents_about_the_users_own_have_their_hash(tmp_path, name, reason) -> None:
-    source = JOURNAL.parents[1] / "documents" / f"{name}.json"
-    made_up.write(tmp_path / "a.json", source.read_text())
+    made_up.write(tmp_path / "a.json", document(name))
     (node,) = read_folder(tmp_path, NOW).nodes
     assert len(node.run.subject) == 64
     (answer,) = node.run.answers
@@ -229,16 +233,13 @@ def test_documents_about_the_users_own_have_their_hash(tmp_path, name, reason) -
 
 
 def test_a_document_without_samples_is_said_to_lack_them(tmp_path: Path) -> None:
-    source = JOURNAL.parents[1] / "documents" / "advise-model.json"
-    document = json.loads(source.read_text())
-    for each in document["measurements"]:
+    found = document("advise-model")
+    for each in found["measurements"]:
         each["samples_s"] = []
-    made_up.write(tmp_path / "a.json", json.dumps(document))
+    made_up.write(tmp_path / "a.json", found)
     (answer,) = read_folder(tmp_path, NOW).nodes[0].run.answers
-    assert (answer.uncompared.code, answer.uncompared.hint) == (
-        "no_samples",
-        "write it without --no-samples",
-    )
+    assert answer.uncompared.code == "no_samples"
+    assert answer.uncompared.hint == "write it without --no-samples"
 
 
 @pytest.mark.parametrize("name", ["pod.log", "pod.json"])
@@ -280,8 +281,7 @@ def test_fleets_in_the_folder_of_another_are_named_and_judged_by_their_own_plans
 
 
 def test_a_run_of_scaling_answers_without_a_verdict(folder: Path) -> None:
-    source = JOURNAL.parents[1] / "documents" / "run-sweep.json"
-    found = json.loads(source.read_text())
+    found = document("run-sweep")
     del found["measurements"][2:]
     for ranks, measured in enumerate(found["measurements"], start=1):
         measured["case"]["workload"] = "scaling"
@@ -343,3 +343,99 @@ def test_a_plan_that_is_not_ours_is_one_line(folder: Path, name: str, value: Any
     made_up.write(folder / "fleet.json", {**plan, name: jobs})
     found = read_folder(folder, NOW)
     assert len(found.warnings) == 1 and len(found.nodes) == 3
+
+
+def _damaged(folder: Path, kind: str) -> None:
+    """Put something else in the place of the first document."""
+    at = folder / "jobs" / "old-1" / "document.json"
+    text = at.read_text()
+    at.unlink()
+    match kind:
+        case "fifo":
+            os.mkfifo(at)
+        case "folder":
+            at.mkdir()
+        case "link":
+            at.symlink_to(folder / "nowhere")
+        case "huge":
+            with at.open("wb") as file:
+                file.truncate(MOST_BYTES + 1)
+        case "cut":
+            at.write_text(text[: len(text) // 2])
+        case "bytes":
+            at.write_bytes(b"\xff\xfe\x00")
+        case _:
+            old, new = REPLACED[kind]
+            assert old in text
+            at.write_text(text.replace(old, new) if old else new)
+
+
+REPLACED = {
+    "newer": ('"schema_version": 1', '"schema_version": 9'),
+    "nan": ('"n": 6', '"n": NaN'),
+    "deep": ("", "[" * 100_000),
+    "foreign": ("", '{"results": []}'),
+    "parts": ('"code": null', '"code": {"facts": 3}'),
+    "absurd": ('"items": 1.0', '"items": 1e-300'),
+}
+KINDS = ["fifo", "folder", "link", "huge", "cut", "bytes", *REPLACED]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_document_that_cannot_be_read_is_one_line(folder: Path, kind: str) -> None:
+    _damaged(folder, kind)
+    made_up.write(folder / "jobs" / "old-1" / "exit_code", "0")
+    found = read_folder(folder, NOW)
+    assert [node.state for node in found.nodes] == ["failed", "done", "done"]
+    message = found.nodes[0].reason.message
+    assert message.startswith("document.json is not usable: ")
+    assert message.isprintable() and "Error" not in message
+
+
+@pytest.mark.parametrize("name", ["submitted.json", "exit_code", "log.txt", "doctor.json"])
+@pytest.mark.parametrize("kind", ["fifo", "folder", "text"])
+def test_odd_files_of_a_job_do_not_stop_the_others(folder: Path, name: str, kind: str) -> None:
+    at = only(folder) / name
+    {"fifo": os.mkfifo, "folder": os.mkdir, "text": lambda p: p.write_text("\x1b[2J{")}[kind](at)
+    found = read_folder(folder, NOW)
+    assert [node.state for node in found.nodes[1:]] == ["done", "done"]
+    assert found.nodes[0].state in ("pending", "failed", "running")
+    assert all(text.isprintable() for text in texts(found))
+
+
+def texts(found: FleetFolder) -> list[str]:
+    """Everything in a folder that a terminal may show."""
+    reasons = [node.reason.message for node in found.nodes if node.reason]
+    names = [n for node in found.nodes for n in (node.name, node.node_type, node.node, *node.log)]
+    return reasons + names + [warning.message for warning in found.warnings]
+
+
+def test_escape_sequences_of_names_do_not_reach_the_terminal(folder: Path) -> None:
+    escape = "\x1b]0;owned\x07"
+    plan = json.loads((folder / "fleet.json").read_text())
+    plan["jobs"][0] |= {"name": f"a{escape}", "node_type": f"b{escape}", "node": f"c{escape}"}
+    made_up.write(folder / "fleet.json", plan)
+    made_up.write(folder / f"mail{escape}.json", made_up.document(1.0, f"host{escape}"))
+    made_up.write(folder / f"bad{escape}.json", "[")
+    os.mkdir(os.path.join(os.fsencode(folder / "jobs"), b"\xff"))  # noqa: PTH102, PTH118
+    found = read_folder(folder, NOW)
+    assert len(found.nodes) == 6 and len(found.warnings) == 1
+    assert all(text.isprintable() for text in texts(found))
+
+
+WHOLE = json.dumps(made_up.document(1.0, "n0")).encode()
+
+
+@given(
+    st.integers(0, len(WHOLE) - 1),
+    st.one_of(st.binary(max_size=4), st.sampled_from([b"-1", b"1e400", b"null", b'"', b"[]"])),
+    st.integers(0, 60),
+)
+def test_any_damage_is_a_state_and_never_an_error(tmp_path_factory, at, put, gone) -> None:
+    folder = tmp_path_factory.mktemp("fleet")
+    (folder / "any.json").write_bytes(WHOLE[:at] + put + WHOLE[at + gone :])
+    found = read_folder(folder, NOW)
+    assert len(found.nodes) + len(found.warnings) == 1
+    for node in found.nodes:
+        for answer in node.run.answers:
+            assert answer.value_s is None or 0 < answer.value_s < 1e9

@@ -53,9 +53,7 @@ def test_nvml_and_cuda_are_joined_across_their_orders(stub: StubDriver) -> None:
     assert answer["heavy"] == []
 
 
-def test_a_hidden_gpu_is_shown_as_hidden_which_is_no_complaint_in_a_batch_job(
-    stub: StubDriver,
-) -> None:
+def test_a_hidden_gpu_is_shown_as_hidden_which_is_no_complaint_in_a_batch_job(stub) -> None:
     environ = stub.environ(
         "nvml", "cuda", NVML_STUB_GPUS="2", CUDA_STUB_DEVICES="1", CUDA_VISIBLE_DEVICES="1"
     )

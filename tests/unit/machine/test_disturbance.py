@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -153,10 +154,7 @@ def test_the_cores_of_others_are_never_more_than_there_are(monkeypatch: pytest.M
 
 
 def test_a_kernel_that_says_nothing_is_no_disturbance(tmp_path, monkeypatch) -> None:
-    def hidden(**_: bool) -> None:
-        raise FileNotFoundError("/proc/stat")
-
-    monkeypatch.setattr(psutil, "cpu_times", hidden)
+    monkeypatch.setattr(psutil, "cpu_times", Mock(side_effect=FileNotFoundError("/proc/stat")))
     assert set(after(tmp_path, {})) <= {"busy_machine"}
 
 

@@ -1,26 +1,19 @@
 """Joining NVML's rows with CUDA's devices: by identity, never by position."""
 
+import getpass
+import os
 from pathlib import Path
 
 import pytest
+from builders import machine as build_machine
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 from trees import written
 
 from workbench.machine.nvidia.cuda_driver import CudaAnswer, CudaDevice
-from workbench.machine.nvidia.gpu_fields import with_reasons
+from workbench.machine.nvidia.gpu_fields import gpu_process, with_reasons
 from workbench.machine.nvidia.gpus import as_detected, join, no_gpu, on_the_bus, without_driver
-from workbench.records.machine import (
-    Cpu,
-    CudaDriver,
-    Gpu,
-    GpuReading,
-    Isa,
-    Machine,
-    Memory,
-    Nvml,
-    Os,
-)
+from workbench.records.machine import CudaDriver, Gpu, GpuReading, Machine, Nvml
 from workbench.records.reason import Reason
 
 NVML = Nvml(available=True)
@@ -120,10 +113,7 @@ def test_as_many_unreadable_rows_as_devices_are_these_without_a_number() -> None
 LOST = [row(0, identified=False), row(1, identified=False)]
 
 
-@pytest.mark.parametrize(
-    ("rows", "devices"),
-    [(LOST, [device(0, 1)]), ([row(0)], [device(0, 5)])],
-)
+@pytest.mark.parametrize(("rows", "devices"), [(LOST, [device(0, 1)]), ([row(0)], [device(0, 5)])])
 def test_nothing_else_is_guessed_at(rows: list[Gpu], devices: list[CudaDevice]) -> None:
     gpus = join(rows, NVML, answer(*devices), None)
     added = [f"cuda:{each.ordinal}" for each in devices]
@@ -187,10 +177,7 @@ def test_gpus_without_a_driver_are_seen_on_the_bus(tmp_path: Path) -> None:
 
 
 def machine(gpus: list[Gpu], nvml: Nvml, cuda: CudaDriver) -> Machine:
-    cpu = Cpu("x", None, "x86_64", 1, 1, 1, 1, None, 1, "logical", [], Isa(), [], None)
-    return Machine(
-        "h", Os("Linux", "6", None, None), cpu, Memory(1, 1, None, 0, 0), gpus, nvml, cuda
-    )
+    return replace(build_machine(), gpus=gpus, nvml=nvml, cuda=cuda)
 
 
 MISSING = Reason("library_missing", "not installed")
@@ -219,3 +206,15 @@ def test_a_usable_gpu_leaves_no_reason_and_hidden_ones_are_unusable() -> None:
     hidden = join([row(0)], NVML, answer(reason=HIDDEN), "")
     reason = no_gpu(machine(hidden, NVML, CudaDriver(False, 0, HIDDEN)))
     assert (reason.code, reason.hint) == ("gpu_unusable", "unset it")
+
+
+def test_a_process_of_this_machine_has_a_name_and_a_user_and_one_of_elsewhere_neither(
+    tmp_path: Path,
+) -> None:
+    found = gpu_process(os.getpid(), 5)
+    assert (found.pid, found.used_memory_bytes) == (os.getpid(), 5)
+    assert found.name and found.user == getpass.getuser()
+    found = gpu_process(4711, None, tmp_path)
+    assert (found.name, found.user) == (None, None)
+    written(tmp_path, {"proc/4711/comm": "\x1b[31mred\n"})
+    assert gpu_process(4711, None, tmp_path).name == r"\x1b[31mred"

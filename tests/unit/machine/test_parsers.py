@@ -1,6 +1,7 @@
 """Whatever the kernel's files hold, the parsers answer and never raise."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, strategies as st
@@ -93,40 +94,23 @@ def test_odd_group_paths_never_leave_the_mount(path: str, mount: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("parse", "text", "expected"),
     [
-        ("0-3,8", {0, 1, 2, 3, 8}),
-        ("0", {0}),
-        ("", set()),
-        ("3-1", set()),
-        ("0-99999999999", set()),
-        ("0-3:2/4", set()),
-        ("a-b", set()),
+        (cpulist, "0-3,8", {0, 1, 2, 3, 8}),
+        (cpulist, "0", {0}),
+        *((cpulist, text, set()) for text in ("", "3-1", "0-99999999999", "0-3:2/4", "a-b")),
+        (topology.parse_size, "32K", 32768),
+        (topology.parse_size, "1M", 1048576),
+        *((topology.parse_size, text, None) for text in ("0K", "", "K")),
+        (normalise_bus_id, "00000000:18:00.0", "0000:18:00.0"),  # NVML's and CUDA's become alike
+        (normalise_bus_id, "0000:18:00.0", "0000:18:00.0"),
+        (normalise_bus_id, "00010001:AF:1F.7", "10001:af:1f.7"),
+        (normalise_bus_id, "18:00", "0000:18:00.0"),
+        (normalise_bus_id, "N/A", None),
     ],
 )
-def test_cpulist_examples(text: str, expected: set[int]) -> None:
-    assert cpulist(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"), [("32K", 32768), ("1M", 1048576), ("0K", None), ("", None), ("K", None)]
-)
-def test_cache_sizes(text: str, expected: int | None) -> None:
-    assert topology.parse_size(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("00000000:18:00.0", "0000:18:00.0"),
-        ("0000:18:00.0", "0000:18:00.0"),
-        ("00010001:AF:1F.7", "10001:af:1f.7"),
-        ("18:00", "0000:18:00.0"),
-        ("N/A", None),
-    ],
-)
-def test_bus_ids_of_nvml_and_cuda_become_alike(text: str, expected: str | None) -> None:
-    assert normalise_bus_id(text) == expected
+def test_texts_and_what_is_read(parse: Callable[[str], object], text: str, expected) -> None:
+    assert parse(text) == expected
 
 
 def test_clock_events_are_named_and_unknown_bits_shown() -> None:

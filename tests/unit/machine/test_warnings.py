@@ -1,6 +1,7 @@
 """Warnings about a machine before a run, with their remedies."""
 
 import pytest
+from builders import machine as build_machine
 from msgspec.structs import replace
 
 from workbench.export.view.machine import drivers
@@ -8,13 +9,10 @@ from workbench.machine.nvidia.driver_errors import nvml_text
 from workbench.machine.warnings import hardware_warnings, library_warnings, missing_backends
 from workbench.records.machine import (
     CoreLimit,
-    Cpu,
     CudaDriver,
     Gpu,
     GpuProcess,
-    Isa,
     Machine,
-    Memory,
     Nvml,
     Os,
     Package,
@@ -30,17 +28,9 @@ LIMITS = [CoreLimit("logical", 8.0, "/sys"), CoreLimit("cgroup", 2.5, "/sys/fs/c
 def machine(
     *gpus: Gpu, nvml: Nvml | None = None, cuda: CudaDriver = CUDA, cores: int = 8
 ) -> Machine:
-    limited_by = "logical" if cores == 8 else "cgroup"
-    cpu = Cpu("x", None, "x86_64", 1, 8, 8, 8, None, cores, limited_by, LIMITS, Isa(), [], None)
-    return Machine(
-        "host",
-        Os("Linux", "6.1", None, None),
-        cpu,
-        Memory(1, 1, None, 0, 0),
-        list(gpus),
-        nvml or Nvml(available=True),
-        cuda,
-    )
+    here, limited_by = build_machine(), "logical" if cores == 8 else "cgroup"
+    cpu = replace(here.cpu, effective_cores=cores, limited_by=limited_by, limits=LIMITS)
+    return replace(here, cpu=cpu, gpus=[*gpus], nvml=nvml or Nvml(available=True), cuda=cuda)
 
 
 def software(**packages: Package) -> Software:

@@ -1,12 +1,14 @@
-"""The bounds of a variant's error on unseen inputs."""
+"""The comparison of outputs, and the bounds of a variant's error on unseen inputs."""
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
 
 from workbench.contract import WorkloadError
 from workloads.lab import agreement, bounds
+from workloads.lab.agreement import PART, holds_labels, sums
 
 
 def classes(*same: bool) -> tuple[list, list]:
@@ -48,7 +50,6 @@ def test_rows_of_one_sample_count_as_one_input() -> None:
 @pytest.mark.parametrize("limit", [0.5, 0.1, 0.01])
 def test_the_fewest_inputs_are_those_that_can_meet_the_limit(limit: float) -> None:
     count = bounds.fewest("disagreement", limit)
-    assert count is not None
     met = bounds.upper(*classes(*[True] * count), "disagreement", bounds.CHECK)
     assert met <= limit
     fewer = bounds.upper(*classes(*[True] * (count - 1)), "disagreement", bounds.CHECK)
@@ -125,3 +126,37 @@ def test_labels_that_none_was_seen_to_change_may_still_change() -> None:
     many = label * 8000
     enough = bounds.promised(many, many, "relative_error", 0.02, 0.05)
     assert enough == pytest.approx(0.0193, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [("uint8", False), ("int16", False), ("int32", True), ("int64", True), ("bool", True)],
+)
+def test_small_integers_are_quantities_and_wide_ones_labels(kind: str, names: bool) -> None:
+    assert holds_labels(np.ones(3, kind)) == names
+
+
+def test_a_grey_level_off_by_one_is_a_small_error() -> None:
+    levels = np.full(1000, 200, np.uint8)
+    off, whole, *_ = sums(levels + np.uint8(1), levels)
+    assert (off / whole) ** 0.5 == pytest.approx(1 / 200)
+
+
+def test_large_outputs_are_compared_without_copies_of_them() -> None:
+    right = np.ones(64 * PART + 1, np.float32)
+    answer = right.copy()
+    answer[-1] = 3.0
+    tracemalloc.start()
+    found = sums(answer, right)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == (4.0, right.size, right.size + 8.0, right.size + 2.0)
+    assert peak < right.nbytes
+
+
+def test_the_last_part_of_a_large_output_counts() -> None:
+    right = np.ones(PART + 1, np.float32)
+    right[-1] = -np.inf
+    with pytest.raises(WorkloadError, match="lacks the sign"):
+        sums(np.ones_like(right), right)
+    assert sums(np.zeros((0, 3)), np.zeros((0, 3))) == (0.0, 0.0, 0.0, 0.0)

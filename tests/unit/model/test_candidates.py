@@ -11,6 +11,7 @@ from workbench.planning.cases import useful_thread_counts
 from workbench.records.machine import Isa
 from workbench.worker.recipe import ORIGINAL, Recipe
 
+ARM_BF16 = cpu(Isa(neon=True, asimddp=True, bf16=True), architecture="aarch64")
 DEFAULT_STATIC = {
     "int8-static-u8s8",
     "int8-static-u8s8-channel",
@@ -274,8 +275,7 @@ def test_without_convolutions_optimisation_stays() -> None:
 
 
 def test_products_by_bfloat_are_tried_on_an_arm_that_has_them() -> None:
-    arm = cpu(Isa(neon=True, asimddp=True, bf16=True), architecture="aarch64")
-    assert "bf16" in {e.mode for e in around(Proposal(ORIGINAL, threads=8), cpu=arm)}
+    assert "bf16" in {e.mode for e in around(Proposal(ORIGINAL, threads=8), cpu=ARM_BF16)}
     assert "bf16" not in {e.mode for e in around(Proposal(ORIGINAL, threads=8), cpu=ARM)}
 
 
@@ -284,11 +284,10 @@ def test_products_by_bfloat_are_tried_on_an_arm_that_has_them() -> None:
     [((), True), (("fp32",), False), (("fp32", "int8"), False), (("fp32", "bf16"), True)],
 )
 def test_bfloat_is_left_out_where_other_precisions_were_asked_for(asked, is_tried: bool) -> None:
-    arm = cpu(Isa(neon=True, asimddp=True, bf16=True), architecture="aarch64")
-    for backend in ("onnxruntime", "openvino"):
+    backends = ("onnxruntime", "openvino")
+    for backend in backends:
         leader = Proposal(ORIGINAL, threads=8, backend=backend)
-        backends = ("onnxruntime", "openvino")
-        found = around(leader, cpu=arm, precisions=asked, backends=backends)
+        found = around(leader, cpu=ARM_BF16, precisions=asked, backends=backends)
         assert ("bf16" in {e.mode for e in found}) is is_tried
 
 
@@ -317,9 +316,8 @@ def test_neighbours_differ_in_one_respect(data, recipe: Recipe, threads, mode) -
     found = list(neighbours(leader, here))
     assert len(found) == len(set(found))
     for other in found:
-        changed = [
-            f.name for f in fields(Proposal) if getattr(other, f.name) != getattr(leader, f.name)
-        ]
+        names = (field.name for field in fields(Proposal))
+        changed = [name for name in names if getattr(other, name) != getattr(leader, name)]
         if other.threads == 1 and mode == "nospin":
             changed.remove("mode")  # a single thread never waits for another
         assert len(changed) == 1

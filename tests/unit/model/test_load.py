@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -39,16 +40,14 @@ def test_a_path_that_is_no_model_is_refused(tmp_path: Path) -> None:
     assert "not a regular file" in str(refusal("/dev/null", tmp_path))
     assert "cannot be read" in str(refusal("nul\0l.onnx", tmp_path))
     (tmp_path / "empty.onnx").touch()
-    error = refusal(tmp_path / "empty.onnx", tmp_path)
-    assert "an empty file" in str(error)
+    assert "an empty file" in str(refusal(tmp_path / "empty.onnx", tmp_path))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_file_without_permission_is_refused(tmp_path: Path) -> None:
     path = Path(made.saved(tmp_path, made.mlp()))
     path.chmod(0)
-    error = refusal(path, tmp_path)
-    assert "Permission denied" in str(error)
+    assert "Permission denied" in str(refusal(path, tmp_path))
 
 
 def test_a_file_over_the_limit_is_refused_unread(tmp_path: Path) -> None:
@@ -84,9 +83,7 @@ OTHERS = {
 def test_another_format_is_recognised(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(OTHERS[kind] or zipped(tmp_path))
-    error = refusal(path, tmp_path)
-    assert kind in str(error)
-    assert error.hint
+    assert kind in str(refusal(path, tmp_path))
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
@@ -107,32 +104,12 @@ def test_any_bytes_look_like_something(data: bytes) -> None:
     assert all(loading.looks_like(data))
 
 
-def test_versions_that_are_too_new_are_named(tmp_path: Path) -> None:
-    error = refusal(made.saved(tmp_path, made.one_node(ir=99)), tmp_path)
-    assert "IR version: 99" in str(error)
-    assert "max supported" in str(error)
-    assert "older" in str(error.hint)
-    error = refusal(made.saved(tmp_path, made.one_node(opset=99)), tmp_path)
-    assert "opset 99" in str(error).lower()
-    assert "older" in str(error.hint)
-
-
-def test_unknown_operators_are_named(tmp_path: Path) -> None:
-    assert "Frobnicate" in str(refusal(made.saved(tmp_path, made.one_node("Frobnicate")), tmp_path))
-    acme = made.one_node("Foo", domain="acme", opsets=[helper.make_opsetid("acme", 1)])
-    assert "acme:Foo" in str(refusal(made.saved(tmp_path, acme), tmp_path))
-
-
-def test_a_graph_that_is_invalid_is_no_case_for_an_upgrade(tmp_path: Path) -> None:
-    error = refusal(made.saved(tmp_path, made.one_node("And")), tmp_path)
-    assert "invalid model" in str(error)
-    assert "export it again" in str(error.hint) and "upgrade" not in str(error.hint)
+def opset(domain: str) -> dict[str, Any]:
+    return {"domain": domain, "opsets": [helper.make_opsetid(domain, 1)]}
 
 
 def test_operators_of_onnxruntime_itself_are_fine(tmp_path: Path) -> None:
-    gelu = made.one_node(
-        "Gelu", domain="com.microsoft", opsets=[helper.make_opsetid("com.microsoft", 1)]
-    )
+    gelu = made.one_node("Gelu", **opset("com.microsoft"))
     assert inspect(made.saved(tmp_path, gelu), tmp_path)["operators"] == {"Gelu": 1}
 
 
@@ -140,9 +117,7 @@ def test_functions_are_counted_by_what_they_do(tmp_path: Path) -> None:
     body = [helper.make_node("Neg", ["a"], ["b"]), helper.make_node("Exp", ["b"], ["c"])]
     standard = helper.make_opsetid("", 17)
     function = helper.make_function("own", "Decay", ["a"], ["c"], body, [standard])
-    net = made.one_node(
-        "Decay", domain="own", opsets=[helper.make_opsetid("own", 1)], functions=[function]
-    )
+    net = made.one_node("Decay", **opset("own"), functions=[function])
     facts = inspect(made.saved(tmp_path, net), tmp_path)
     assert facts["operators"] == {"Neg": 1, "Exp": 1}
 
@@ -167,9 +142,7 @@ def test_external_data_elsewhere_is_refused(location: str, message: str, tmp_pat
     net = onnx.load(home / "model.onnx", load_external_data=False)
     for tensor in net.graph.initializer:
         tensor.external_data[0].value = location
-    error = refusal(made.saved(home, net), tmp_path)
-    assert message in str(error)
-    assert error.hint
+    assert message in str(refusal(made.saved(home, net), tmp_path))
 
 
 def test_external_data_is_counted_and_may_not_be_truncated(tmp_path: Path) -> None:
@@ -257,10 +230,38 @@ def test_of_a_classifier_maps_are_not_compared_but_labels_are(tmp_path: Path) ->
     assert {str(label) for sample in kept for label in sample[0]} <= {"no", "yes"}
 
 
-def test_with_maps_alone_nothing_could_be_compared(tmp_path: Path) -> None:
-    error = refusal(made.saved(tmp_path, classifier(MAPS)), tmp_path)
-    assert "maps is seq(map(int64,tensor(float)))" in str(error)
-    assert "zipmap=False" in str(error.hint)
+def answers_nan() -> Any:
+    nodes = [
+        helper.make_node(kind, [taken], [given])
+        for kind, taken, given in (("Abs", "x", "a"), ("Neg", "a", "n"), ("Log", "n", "y"))
+    ]
+    return made.model(nodes, [made.port("x", shape=["k", 4])], [made.port("y")])
+
+
+def without_outputs() -> Any:
+    net = made.mlp()
+    del net.graph.output[:]
+    return net
+
+
+@pytest.mark.parametrize(
+    ("net", "says", "hint"),
+    [
+        (made.one_node(ir=99), "IR version: 99.*max supported", "older"),
+        (made.one_node(opset=99), "(?i)opset 99", "older"),
+        (made.one_node("Frobnicate"), "Frobnicate", ""),
+        (made.one_node("Foo", **opset("acme")), "acme:Foo", ""),
+        (made.one_node("And"), "invalid model", "^(?!.*upgrade).*export it again"),
+        (without_outputs(), "no outputs", ""),
+        (classifier(MAPS), r"maps is seq\(map\(int64,tensor\(float\)\)\)", "zipmap=False"),
+        (answers_nan(), "NaN or infinity in y", "--inputs"),
+    ],
+    ids=["ir", "opset", "operator", "domain", "invalid", "no outputs", "maps alone", "nan"],
+)
+def test_a_model_that_cannot_be_used_says_why(tmp_path: Path, net, says: str, hint: str) -> None:
+    error = refusal(made.saved(tmp_path, net), tmp_path)
+    assert re.search(says, str(error))
+    assert re.search(hint, str(error.hint))
 
 
 @pytest.mark.parametrize("kind", sorted(loading.TYPES))
@@ -277,12 +278,6 @@ def test_without_inputs_it_runs_once(tmp_path: Path) -> None:
     assert (facts["inputs"], facts["batch"], facts["samples"]) == ([], None, 1)
     assert samples.read(tmp_path / "scratch" / samples.INPUTS) == [[]]
     assert len(samples.read(tmp_path / "scratch" / samples.REFERENCE)) == 1
-
-
-def test_without_outputs_it_is_refused(tmp_path: Path) -> None:
-    net = made.mlp()
-    del net.graph.output[:]
-    assert "no outputs" in str(refusal(made.saved(tmp_path, net), tmp_path))
 
 
 def test_facts_of_what_quantisers_treat_specially(tmp_path: Path) -> None:
@@ -305,17 +300,6 @@ def test_weights_among_the_inputs_are_no_inputs(tmp_path: Path) -> None:
 def test_a_root_is_taken_of_positive_numbers(tmp_path: Path) -> None:
     facts = inspect(made.saved(tmp_path, made.one_node("Log")), tmp_path)
     assert facts["inputs"][0]["values"] == "random, 0 to 1"
-
-
-def test_a_model_that_answers_nan_to_all_is_no_reference(tmp_path: Path) -> None:
-    minus = made.model(
-        [helper.make_node("Abs", ["x"], ["a"]), helper.make_node("Neg", ["a"], ["n"]),
-         helper.make_node("Log", ["n"], ["y"])],
-        [made.port("x", shape=["k", 4])], [made.port("y")],
-    )  # fmt: skip
-    error = refusal(made.saved(tmp_path, minus), tmp_path)
-    assert "NaN or infinity in y" in str(error)
-    assert "--inputs" in str(error.hint)
 
 
 def test_a_model_that_cannot_run_says_why_and_asks_for_shapes(tmp_path: Path) -> None:

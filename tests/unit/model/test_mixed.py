@@ -4,6 +4,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import onnx
@@ -109,11 +110,7 @@ def test_no_time_is_no_mix(tmp_path: Path) -> None:
 
 def test_a_mix_found_before_the_time_ends_is_kept(tmp_path, monkeypatch) -> None:
     prepared(uneven(2), tmp_path)
-
-    def stop(*_: Any) -> None:
-        raise mixed._OutOfTimeError
-
-    monkeypatch.setattr(mixed._Search, "_readmit", stop)
+    monkeypatch.setattr(mixed._Search, "_readmit", Mock(side_effect=mixed._OutOfTimeError))
     assert search(tmp_path, 0.05)["error"] <= 0.05
 
 
@@ -160,10 +157,7 @@ def test_a_single_product_leaves_nothing_to_choose(tmp_path: Path) -> None:
 
 def test_errors_of_the_tools_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prepared(uneven(), tmp_path)
-
-    def fail(*_: Any) -> None:
-        raise ValueError("no scale\nfor a tensor")
-
+    fail = Mock(side_effect=ValueError("no scale\nfor a tensor"))
     monkeypatch.setattr("workloads.lab.quantise.static", fail)
     with fails_with("not_quantised", r"no scale for a tensor$"):
         search(tmp_path, 0.05)
@@ -256,11 +250,7 @@ def test_what_was_there_stays_where_writing_fails(tmp_path, monkeypatch) -> None
     (tmp_path / "out").mkdir()
     destination = tmp_path / "out" / "small.onnx"
     destination.write_bytes(b"before")
-
-    def full(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
+    monkeypatch.setattr("os.fsync", Mock(side_effect=OSError(28, "No space left on device")))
     with pytest.raises(WorkloadError, match="No space left"):
         saved(tmp_path, destination)
     assert [file.read_bytes() for file in destination.parent.iterdir()] == [b"before"]

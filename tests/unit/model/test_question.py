@@ -1,28 +1,16 @@
 """The options of `advise --model`: what they ask, how they are written, and what is refused."""
 
+import click
 import pytest
 from hypothesis import given, strategies as st
+from plans import parsed
 
-from workbench.cli import main, measure
 from workbench.planning import scenarios
 from workbench.planning.plan import resolve
 from workbench.planning.questions import ModelQuestion
 from workbench.planning.request import Request, check
 from workbench.planning.usage import UsageError
 from workbench.stats.objectives import OF_MODELS
-
-
-def parsed(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Request:
-    """The request that the command line makes of `arguments`."""
-    seen: list[Request] = []
-
-    def record(options, scenarios=(), workloads=()):
-        given = {n: v for n, v in options.items() if n in Request.__dataclass_fields__}
-        seen.append(Request(scenarios=scenarios, workloads=workloads, **given))
-
-    monkeypatch.setattr(measure, "start", record)
-    main.cli.main(arguments, standalone_mode=False)
-    return seen[0]
 
 
 def asked(**options: object) -> Request:
@@ -55,31 +43,21 @@ def test_its_row_is_filled_from_the_model_itself() -> None:
     assert (row.scenario.id, row.scenario.title, row.cases) == ("model", "m.onnx", [])
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [
-        asked(),
-        asked(objective="memory", max_error=0.001),
-        asked(objective="energy", min_agreement=1.0),
-        asked(inputs="data set.npz", shapes=("x=1,3,8,8", "y=2"), save_best="out/best.onnx"),
-        Request(
-            model=ModelQuestion("a b.onnx", objective="throughput"),
-            budget_s=12.5,
-            devices=("cpu", "fake:0@8"),
-            precisions=("int8", "fp32"),
-            threads=(1, 2),
-            batch=(4,),
-            backends=("onnxruntime",),
-            thorough=True,
-            strict=True,
-            seed=3,
-        ),
-        Request(model=ModelQuestion("m.onnx"), quick=True, python="/usr/bin/python3"),
-    ],
-)
-def test_a_question_survives_its_own_command_line(request_: Request, monkeypatch) -> None:
-    check(request_)
-    assert parsed(request_.arguments(), monkeypatch) == request_
+def test_a_question_and_the_options_of_its_run_survive_their_own_command_line() -> None:
+    request = Request(
+        model=ModelQuestion("a b.onnx", objective="throughput"),
+        budget_s=12.5,
+        devices=("cpu", "fake:0@8"),
+        precisions=("int8", "fp32"),
+        threads=(1, 2),
+        batch=(4,),
+        backends=("onnxruntime",),
+        thorough=True,
+        strict=True,
+        seed=3,
+    )
+    check(request)
+    assert parsed(request.arguments()) == request
 
 
 words = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=6)
@@ -103,9 +81,8 @@ shares = st.none() | st.floats(0, 1, exclude_min=True)
     )
 )
 def test_every_question_survives(question: ModelQuestion) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        request = Request(model=question)
-        assert parsed(request.arguments(), patch) == request
+    request = Request(model=question)
+    assert parsed(request.arguments()) == request
     if question.max_error is None or question.min_agreement is None:
         question.check()
     else:
@@ -169,15 +146,13 @@ def test_a_wrong_option_is_refused_in_one_line(request_: Request, words: str) ->
         ("--objective", "memory"),
     ],
 )
-def test_without_a_model_its_options_have_nothing_to_say(option, value, monkeypatch) -> None:
+def test_without_a_model_its_options_have_nothing_to_say(option, value) -> None:
     with pytest.raises(UsageError, match=f"{option} belongs to --model"):
-        parsed(["advise", option, value], monkeypatch)
+        parsed(["advise", option, value])
 
 
-def test_what_a_model_takes_stays_with_advise(monkeypatch) -> None:
-    import click
-
+def test_what_a_model_takes_stays_with_advise() -> None:
     with pytest.raises(click.NoSuchOption):
-        parsed(["run", "spin", "--model", "m.onnx"], monkeypatch)
+        parsed(["run", "spin", "--model", "m.onnx"])
     with pytest.raises(click.BadParameter):
-        parsed(["advise", "--model", "m.onnx", "--objective", "beauty"], monkeypatch)
+        parsed(["advise", "--model", "m.onnx", "--objective", "beauty"])

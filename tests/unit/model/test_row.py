@@ -1,5 +1,6 @@
 """The lab with a scripted worker: the row that it opens."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,14 @@ from workbench.engine import model_lab as labs
 from workbench.engine.model_variants import NO_TIME, NOT_USABLE
 from workbench.planning.usage import UsageError
 from workbench.records import events as ev
+
+CUDA = {"providers": {"cuda": "CUDAExecutionProvider"}}
+
+
+def static_alone(request: dict[str, Any]) -> Any:
+    """The answer of a worker that can build no dynamic variant."""
+    dynamic = request["recipe"]["method"] == "dynamic"
+    return failure("bad_model", "no kernel for it") if dynamic else variant(request["recipe"])
 
 
 def test_the_row_has_the_model_and_its_variants() -> None:
@@ -72,17 +81,11 @@ def test_each_case_runs_the_file_of_its_variant() -> None:
 
 
 def test_a_variant_that_cannot_be_built_does_not_race() -> None:
-    def build(request: dict[str, Any]):
-        dynamic = request["recipe"]["method"] == "dynamic"
-        return failure("bad_model", "no kernel for it") if dynamic else variant(request["recipe"])
-
-    bench = Bench({"build": build})
+    bench = Bench({"build": static_alone})
     assert not any("dynamic" in label(case) for case in bench.open())
     reasons = {b.recipe: b.reason.message for b in bench.built() if b.reason}
-    assert reasons == {
-        "int8-dynamic": "no kernel for it",
-        "int8-dynamic-products": "no kernel for it",
-    }
+    dynamic = ("int8-dynamic", "int8-dynamic-products")
+    assert reasons == dict.fromkeys(dynamic, "no kernel for it")
     assert labels(bench.cases) >= {"fp32/t4", f"{STATIC}/t4"}
 
 
@@ -127,14 +130,12 @@ def test_a_preparation_that_fails_costs_the_variants_only() -> None:
 
 
 def test_after_a_failed_preparation_no_build_is_tried() -> None:
-    bench = Bench(
-        {
-            "inspect": answer("branching"),
-            "prepare": failure("timeout", "no answer within 8 s"),
-            "providers": {name: name for name in ("cuda", "tensorrt")},
-        },
-        gpus=["cuda:0"],
-    )
+    answers = {
+        "inspect": answer("branching"),
+        "providers": {"cuda": "cuda", "tensorrt": "tensorrt"},
+    }
+    answers["prepare"] = failure("timeout", "no answer within 8 s")
+    bench = Bench(answers, gpus=["cuda:0"])
     assert labels(bench.open()) == {"fp32/t4", "fp32/t1", "fp32", "fp32/tf32"}
     assert bench.child.recipes() == []
     why = "it could not be prepared: no answer within 8 s"
@@ -171,11 +172,7 @@ def test_scales_per_tensor_are_not_built_where_those_per_channel_are_far_above_t
 
 
 def test_a_variant_that_was_built_is_not_left_out() -> None:
-    def build(request: dict[str, Any]):
-        dynamic = request["recipe"]["method"] == "dynamic"
-        return failure("bad_model", "no kernel") if dynamic else variant(request["recipe"])
-
-    bench = Bench({"build": build}, thorough=True)
+    bench = Bench({"build": static_alone}, thorough=True)
     bench.open_row()
     while not any(case.threads == 2 for case in bench.cases if case.quantization):
         assert bench.join([], left_s=200.0)
@@ -224,7 +221,7 @@ def test_a_gpu_needs_an_onnxruntime_that_can_use_it() -> None:
     without = Bench(gpus=["cuda:0"])
     without.open()
     assert "pip install 'onnxruntime-gpu[cuda,cudnn]>=1.28'" in without.left_out["cuda:0"]
-    with_it = Bench({"providers": {"cuda": "CUDAExecutionProvider"}}, gpus=["cuda:0"])
+    with_it = Bench(CUDA, gpus=["cuda:0"])
     on_gpu = [case for case in with_it.open() if case.device == "cuda:0"]
     assert {case.precision for case in on_gpu} == {"fp32", "fp16"}
     assert {with_it.lab.provider(case) for case in on_gpu} == {"CUDAExecutionProvider"}
@@ -232,8 +229,7 @@ def test_a_gpu_needs_an_onnxruntime_that_can_use_it() -> None:
 
 def test_a_gpu_that_onnx_runtime_cannot_use_is_not_raced_as_another() -> None:
     devices = ("cpu", "cuda:0", "xpu:0")
-    cuda = {"providers": {"cuda": "CUDAExecutionProvider"}}
-    for answers, gpus in ((cuda, {"cuda:0"}), ({}, set())):
+    for answers, gpus in ((CUDA, {"cuda:0"}), ({}, set())):
         bench = Bench(answers, gpus=["cuda:0", "xpu:0"], devices=devices)
         assert {case.device for case in bench.open()} == {"cpu", *gpus}
         assert bench.left_out["xpu:0"] == "the lab runs models on NVIDIA GPUs only"
@@ -257,7 +253,26 @@ def test_energy_is_an_objective_where_it_can_be_measured(monkeypatch) -> None:
 @pytest.mark.parametrize("objective", ["energy", "memory"])
 def test_no_gpu_races_for_what_is_compared_on_the_cpu_only(objective: str, monkeypatch) -> None:
     monkeypatch.setattr(labs, "package_energy_j", lambda: (1.0, ""))
-    provider = {"providers": {"cuda": "CUDAExecutionProvider"}}
-    bench = Bench(provider, {"objective": objective}, ["cuda:0"])
+    bench = Bench(CUDA, {"objective": objective}, ["cuda:0"])
     assert {case.device for case in bench.open()} == {"cpu"}
     assert bench.left_out["cuda:0"] == f"only the {objective} of candidates on the CPU is compared"
+
+
+@pytest.mark.parametrize(
+    ("mode", "keeps"), [(None, False), ("no-spin", False), ("bf16", True), ("tf32", True)]
+)
+def test_the_model_as_given_keeps_the_limit_only_where_it_is_rounded(mode, keeps) -> None:
+    bench = Bench()
+    bench.open_row()
+    files = bench.lab.variants.files(replace(bench.cases[0], mode=mode))
+    assert ("limit" in files) is keeps
+
+
+def test_a_quick_run_that_a_slow_gpu_lengthened_has_its_reserved_time_to_save() -> None:
+    bench = Bench({"save": {"size_bytes": 300, "difference": 0.0}}, quick=True)
+    bench.open_row()
+    bench.child.longest_gpu_start_s = 12.0
+    bench.clock.at_s = bench.lab.context.end_s - bench.lab.reserved_s
+    assert bench.clock.at_s > bench.lab.context.request.budget
+    bench.lab.variants.save(bench.cases[0], Path("best.onnx"))
+    assert bench.child.deadlines[-1] >= bench.lab.reserved_s

@@ -3,6 +3,7 @@
 import ast
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from lab_builders import candidate, case, facts
 
@@ -69,8 +70,6 @@ def test_whatever_a_model_calls_its_inputs_it_is_python() -> None:
     ]
     text = snippet(facts(inputs=inputs), case(), "o'brien/a b.onnx", CPU)
     ast.parse(text)
-    import numpy as np
-
     line = next(line for line in text.splitlines() if line.startswith("feeds"))
     names: dict = {"np": np}
     exec(line, names)

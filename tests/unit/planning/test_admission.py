@@ -1,7 +1,5 @@
 """Reasons not to race a case: bounds and gaps of instruction sets, slow precisions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -250,8 +248,7 @@ def test_main_memory_that_preparing_for_a_gpu_needs_is_refused_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "params"),
-    [("matmul", {"n": 65536}), ("gemm", {"m": 65536, "n": 65536, "k": 65536})],
+    ("name", "params"), [("matmul", {"n": 65536}), ("gemm", {"m": 65536, "n": 65536, "k": 65536})]
 )
 def test_operands_that_the_host_cannot_hold_are_refused(name: str, params: dict[str, int]) -> None:
     product = catalog.load(name)

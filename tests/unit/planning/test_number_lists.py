@@ -1,7 +1,5 @@
 """Several values in one word."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, strategies as st
 

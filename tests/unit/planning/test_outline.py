@@ -1,7 +1,5 @@
 """The rows of a table are announced before a workload is loaded, as its plan announces them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

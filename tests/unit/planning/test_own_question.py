@@ -1,7 +1,5 @@
 """The options of `advise --torch`, `--function` and `--command`: written down, and refused."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import warnings
@@ -9,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
+from plans import parsed
 
-from workbench.cli import main, measure
+from workbench.cli import main
 from workbench.planning import scenarios
 from workbench.planning.plan import planned, resolve
 from workbench.planning.questions import MODES, ModelQuestion, OwnQuestion, parse_over
@@ -21,20 +20,6 @@ from workbench.stats.objectives import OF_CODE
 
 BUILD = OwnQuestion("torch", "package.module:build")
 NAN = float("nan")
-
-
-def parsed(arguments: list[str]) -> Request:
-    """The request that the command line makes of `arguments`."""
-    seen: list[Request] = []
-
-    def record(options, scenarios=(), workloads=()):
-        given = {n: v for n, v in options.items() if n in Request.__dataclass_fields__}
-        seen.append(Request(scenarios=scenarios, workloads=workloads, **given))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measure, "start", record)
-        main.cli.main(arguments, standalone_mode=False)
-    return seen[0]
 
 
 def refusal(request: Request) -> str:
@@ -133,6 +118,21 @@ def test_other_commands_keep_what_follows_two_dashes(monkeypatch: pytest.MonkeyP
     with pytest.raises(UsageError, match="read"):
         main.cli.main(["open", "--", "-odd.json"], standalone_mode=False)
     assert opened == ["-odd.json"]
+
+
+def test_only_what_differs_from_the_default_is_written() -> None:
+    for question, expected in (
+        (ModelQuestion("m.onnx"), "--model m.onnx"),
+        (
+            ModelQuestion("m.onnx", min_agreement=1.0, shapes=("a=1", "b=2")),
+            "--model m.onnx --min-agreement 1 --shape a=1 --shape b=2",
+        ),
+        (
+            OwnQuestion("torch", "m.py", arguments=("x",), train=True, max_error=0.5, pickled=True),
+            "--torch m.py --max-error 0.5 --train --allow-pickle",
+        ),
+    ):
+        assert [*question.options()] == expected.split()
 
 
 # ---------------------------------------------------------------- its row

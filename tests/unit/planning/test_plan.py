@@ -1,7 +1,5 @@
 """A checked request becomes rows and candidates, and what cannot be met is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,7 +18,6 @@ from workbench.planning.request import Request
 from workbench.planning.scenario import Limits
 from workbench.planning.usage import UsageError
 from workbench.records.machine import GpuProcess
-from workbench.stats.objectives import Objective
 
 
 def test_by_default_all_scenarios_are_raced_in_their_order() -> None:
@@ -106,9 +103,7 @@ def test_energy_needs_a_counter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("objective", ["memory", "energy"])
-def test_no_gpu_races_for_what_is_compared_on_the_cpu_only(
-    objective: Objective, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_gpu_races_for_what_is_compared_on_the_cpu_only(objective, monkeypatch) -> None:
     counter = "workbench.machine.host.readings.package_energy_j"
     monkeypatch.setattr(counter, lambda: (1.0, ""))
     row = msgspec.structs.replace(SHIPPED["branching"], objective=objective)
@@ -343,9 +338,7 @@ def test_on_one_core_every_thread_count_is_the_same_candidate(name: str) -> None
     assert len({case.id for case in rows[0].cases}) == len(rows[0].cases)
 
 
-def test_a_plain_run_offers_every_variant_and_has_no_textbook(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_plain_run_offers_every_variant_and_has_no_textbook(monkeypatch) -> None:
     monkeypatch.setenv(catalog.ENV, str(FIXTURES))
     (row,) = plan(Request(workloads=("spin",), settings=("ms=5", "gain=3")), "cuda:0")
     assert [case.label for case in row.cases] == [
@@ -405,9 +398,7 @@ def test_tuning_races_in_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
     assert row.cases[0].id == "tuned[size=1]/cpu/numpy/fp32/hands=2/t8"
 
 
-def test_quick_makes_a_plain_run_smaller_unless_a_size_is_given(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_quick_makes_a_plain_run_smaller_unless_a_size_is_given(monkeypatch) -> None:
     monkeypatch.setenv(catalog.ENV, str(FIXTURES))
     (row,) = plan(Request(workloads=("spin",), quick=True))
     assert row.scenario.params["ms"] == 0.5

@@ -1,7 +1,5 @@
 """A wrong request is refused in one line that says what to do."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """A user's scenario file: every fault is one line with file, line and reason; nothing else."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -11,7 +9,6 @@ from hypothesis import example, given, strategies as st
 from workbench.planning import scenarios
 from workbench.planning.scenario import Limits, Scenario
 from workbench.planning.usage import ScenarioError
-from workbench.text.sanitize import shown
 from workbench.text.toml_file import MOST_BYTES, TomlError, read
 
 MINIMAL = """\
@@ -165,9 +162,7 @@ def test_a_wrong_field_is_refused_with_its_line(tmp_path: Path, change: str, mes
         (b"#" * (MOST_BYTES + 1), " cannot be read: it is larger than 256 KiB"),
     ],
 )
-def test_a_broken_file_is_refused_with_its_line(
-    tmp_path: Path, text: str | bytes, message: str
-) -> None:
+def test_a_broken_file_is_refused_with_its_line(tmp_path, text: str | bytes, message: str) -> None:
     assert message in refused(tmp_path, text)
 
 
@@ -215,11 +210,6 @@ def test_own_scenarios_replace_shipped_ones_of_the_same_id(tmp_path: Path) -> No
     assert set(everything) == {*scenarios.load(), "one"}
     assert everything["branching"].workload == "infer_mlp"
     assert scenarios.load_with(None) == (scenarios.load(), [])
-
-
-def test_a_message_is_one_short_line_whatever_it_quotes() -> None:
-    assert shown("a\x1b[31m\n\u202e") == r"a\x1b[31m\n\u202e"
-    assert len(shown("x" * 10**6)) < 400
 
 
 fields = [*Scenario.__struct_encode_fields__, "params.width", "quick.batch", "size.low", "x"]

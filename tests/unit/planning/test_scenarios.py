@@ -1,7 +1,5 @@
 """The shipped rows name only what there is, and each asks a question of its own."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -31,18 +31,12 @@ def test_a_process_knows_its_start_to_a_tick() -> None:
     assert before - TICK_S <= started <= first
 
 
-def test_without_proc_psutil_knows_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("now_s", "age_s"), [(103.0, 3.0), (1.0, 0.0)])  # then it was set back
+def test_without_proc_psutil_knows_the_start(monkeypatch, now_s: float, age_s: float) -> None:
     monkeypatch.setattr(control, "process_started_s", lambda: None)
     monkeypatch.setattr(control.psutil.Process, "create_time", lambda self: 100.0)
-    monkeypatch.setattr(control.time, "time", lambda: 103.0)
-    assert control.process_age_s() == 3.0
-
-
-def test_a_clock_that_was_set_back_is_no_negative_age(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "process_started_s", lambda: None)
-    monkeypatch.setattr(control.psutil.Process, "create_time", lambda self: 100.0)
-    monkeypatch.setattr(control.time, "time", lambda: 1.0)
-    assert control.process_age_s() == 0.0
+    monkeypatch.setattr(control.time, "time", lambda: now_s)
+    assert control.process_age_s() == age_s
 
 
 @pytest.mark.parametrize(("age_s", "counted_s"), [(9.0, 9.0), (59.0, 10.0), (61.0, 0.0)])

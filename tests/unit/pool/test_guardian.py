@@ -42,7 +42,6 @@ def test_closing_ends_guardian_and_daemons(number: signal.Signals | None) -> Non
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert engine.stdin is not None and engine.stdout is not None
     pids = [int(pid) for pid in engine.stdout.readline().split()]
     if number is not None:
         os.kill(pids[0], number)

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from builders import case
@@ -135,11 +136,7 @@ def test_an_answer_that_cannot_be_read_is_the_end_of_its_worker_only(dropped, li
 
 def test_an_answer_without_an_end_is_the_end_of_its_worker_only(dropped, monkeypatch) -> None:
     made = pool(Control())
-
-    def too_long(_: Process) -> bytes:
-        raise LineTooLong
-
-    monkeypatch.setattr(Process, "answer", too_long)
+    monkeypatch.setattr(Process, "answer", Mock(side_effect=LineTooLong))
     Process.answers = [b""]
     with pytest.raises(WorkerFailed, match="without an end"):
         made.ask(KEY, 1.0, SmallProbe, op="probe_small")

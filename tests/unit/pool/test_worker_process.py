@@ -40,8 +40,6 @@ def test_a_function_has_the_threads_of_its_case_and_sees_no_gpu() -> None:
 
 
 def test_a_command_has_the_users_environment_and_the_mark_of_the_run() -> None:
-    import os
-
     assert _environment("command") == {**os.environ, "WORKBENCH_RUN_ID": "the-run"}
 
 
@@ -58,25 +56,19 @@ def test_compiled_code_lasts_for_the_run_where_the_state_folder_cannot_be_writte
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     kept = str(worker_process.compiled_folder())
     assert _environment("torch")["TORCHINDUCTOR_CACHE_DIR"] == kept
     (tmp_path / "state").touch()
     assert _environment("torch")["TORCHINDUCTOR_CACHE_DIR"] == "/scratch/compiled"
 
 
-def test_a_compilation_that_was_killed_costs_only_what_it_was_writing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+def test_a_compilation_that_was_killed_costs_only_what_it_was_writing() -> None:
     headers = worker_process.compiled_folder() / "precompiled_headers"
     headers.mkdir(parents=True)
     whole, half = headers / "a.h.gch", headers / "b.h.gch"
     half.touch()
     assert worker_process.knows_compiler()
-    worker_process.drop_compiled(
-        worker_process.compiled_folder(), time.time() + 60
-    )  # the compilation began after it was written
+    worker_process.drop_compiled(worker_process.compiled_folder(), time.time() + 60)  # begun later
     assert half.exists()
     worker_process.drop_compiled(worker_process.compiled_folder(), time.time() - 60)
     assert not half.exists() and not worker_process.knows_compiler()
@@ -87,7 +79,6 @@ def test_a_compilation_that_was_killed_costs_only_what_it_was_writing(
 
 
 def test_torch_finds_the_headers_of_earlier_runs(tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     worker_process.keep_headers(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir
@@ -106,8 +97,7 @@ def test_gpus_that_admit_one_process_are_known_from_the_machine() -> None:
 
 
 @pytest.mark.parametrize(("size", "kept"), [(1 << 21, True), (4096, False)])
-def test_a_header_that_was_only_opened_is_removed(size, kept, tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+def test_a_header_that_was_only_opened_is_removed(size: int, kept: bool) -> None:
     header = worker_process.compiled_folder() / "precompiled_headers" / "a.h.gch"
     header.parent.mkdir(parents=True)
     header.write_bytes(bytes(size))

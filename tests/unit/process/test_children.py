@@ -1,9 +1,11 @@
-"""How children are started and ended: their path, their group, their parent's end."""
+"""How children are started, bounded and ended: their path, their group, their parent's end."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -195,3 +197,26 @@ def test_children_are_found_where_the_kernel_does_not_list_them(monkeypatch) -> 
 def without_lists(folder: Path, pattern: str) -> list[Path]:
     """The files of a kernel that has no lists of children."""
     return [] if "children" in pattern else [each / "stat" for each in folder.iterdir()]
+
+
+def test_named_bounds_hold_and_none_is_no_bound() -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+        pid = process.pid
+        before = resource.prlimit(pid, resource.RLIMIT_DATA)
+        children.limit(pid, DATA=None, FSIZE=1 << 20, CORE=0)
+        assert resource.prlimit(pid, resource.RLIMIT_FSIZE) == (1 << 20, 1 << 20)
+        assert resource.prlimit(pid, resource.RLIMIT_CORE) == (0, 0)
+        assert resource.prlimit(pid, resource.RLIMIT_DATA) == before
+        assert Path(f"/proc/{pid}/oom_score_adj").read_text() == "1000\n"
+    children.limit(2**22 + 1, DATA=1)  # no process has this number, which is no error
+
+
+def test_the_tail_of_a_log_is_its_end_and_its_writers_position_stays() -> None:
+    with tempfile.TemporaryFile() as log:
+        os.write(log.fileno(), b"one\n")
+        os.lseek(log.fileno(), 2, os.SEEK_SET)
+        assert children.log_tail(log) == "one"
+        assert os.lseek(log.fileno(), 0, os.SEEK_CUR) == 2
+        log.write(b"first" + b"\n" * children.LOG_TAIL_BYTES + b"last \xff\n")
+        assert children.log_tail(log).endswith("last \N{REPLACEMENT CHARACTER}")
+        assert "first" not in children.log_tail(log)

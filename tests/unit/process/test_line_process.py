@@ -41,18 +41,15 @@ def test_each_death_is_named(code: str, words: str) -> None:
     assert start(code).line(30) == Ended("crashed", f"ended without an answer ({words})")
 
 
-def test_a_silent_child_is_killed() -> None:
-    process = start("import signal; print('up', flush=True); signal.pause()")
-    assert process.line(30) == b"up\n"
-    assert process.line(0.01) == Ended("silent", "gave no answer within 0.01 s")
-    assert process._process.returncode == -signal.SIGKILL
-
-
-def test_a_deadline_may_have_begun_before_the_wait() -> None:
+@pytest.mark.parametrize(("deadline_s", "since_start"), [(0.01, False), (600, True)])
+def test_a_silent_child_is_killed_at_its_deadline(deadline_s: float, since_start: bool) -> None:
+    """Which may have begun before the wait."""
     process = start("import signal; print('up', flush=True); signal.pause()")
     assert process.line(30) == b"up\n"
     process._began -= 600
-    assert process.line(600, since_start=True) == Ended("silent", "gave no answer within 600 s")
+    ended = process.line(deadline_s, since_start=since_start)
+    assert ended == Ended("silent", f"gave no answer within {deadline_s:g} s")
+    assert process._process.returncode == -signal.SIGKILL
 
 
 STOPPED = """

@@ -45,9 +45,8 @@ SECRETS = (
 )
 
 
-@pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
     return tmp_path / "state" / "workbench"
 
 
@@ -221,7 +220,6 @@ def test_a_person_or_machine_may_be_called_like_a_word_of_ours(name: str) -> Non
     assert scrubbed.pop("texts")[0].startswith("user-")
     assert scrubbed == found
     document = Report.of(scenes.h200()).document()
-    assert document.machine is not None
     document.machine = replace(document.machine, hostname=name)
     after = Pseudonyms(document.machine, document)(document)
     assert not [*contradictions(after)]

@@ -3,7 +3,6 @@
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -16,7 +15,6 @@ from workbench.export.json import document_parts, dump
 from workbench.export.text import run_text
 from workbench.records import events as ev
 from workbench.records.document import Document
-from workbench.report import journal
 from workbench.report.candidate import ENERGY
 from workbench.report.from_document import candidate_of, report_of
 from workbench.report.report import Report
@@ -25,12 +23,6 @@ from workbench.stats.samples import median
 
 RUN = eventful()
 DOCUMENT = Report.of(RUN).document()
-
-
-@pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return journal.runs_folder()
 
 
 @given(st.integers(1, len(RUN)))

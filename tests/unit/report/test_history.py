@@ -8,6 +8,7 @@ import time
 import tracemalloc
 from pathlib import Path
 from typing import BinaryIO
+from unittest.mock import Mock
 
 import pytest
 from builders import case, eventful, events, steady
@@ -23,8 +24,7 @@ LINES = [ev.encode(event) + b"\n" for event in RUN]
 
 
 @pytest.fixture(autouse=True)
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+def runs() -> Path:
     journal.runs_folder().mkdir(parents=True)
     return journal.runs_folder()
 
@@ -195,10 +195,7 @@ def test_without_a_place_for_the_index_the_list_is_whole(
     runs: Path, hindrance: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     keep(runs, "a")
-
-    def full(path: Path, content: bytes, *, mode: int) -> None:
-        raise OSError(28, "No space left on device")
-
+    full = Mock(side_effect=OSError(28, "No space left on device"))
     if hindrance == "full":
         monkeypatch.setattr(write, "replace", full)
     else:

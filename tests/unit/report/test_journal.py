@@ -7,10 +7,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from builders import case, events, steady
+from builders import case, events, report, steady
 from hypothesis import given, strategies as st
 
 from workbench.engine.event_stream import EventStream
+from workbench.export.json import dump
 from workbench.pool.control import Control
 from workbench.records import events as ev
 from workbench.records.errors import JournalError
@@ -29,9 +30,8 @@ def encoded(found: list[ev.AnyEvent]) -> list[bytes]:
 LINES = encoded(RUN)
 
 
-@pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+@pytest.fixture
+def state() -> Path:
     return journal.runs_folder()
 
 
@@ -194,10 +194,6 @@ def test_without_any_run_the_message_says_so() -> None:
 
 
 def test_a_document_of_another_schema_is_refused(tmp_path: Path) -> None:
-    from builders import report
-
-    from workbench.export.json import dump
-
     document = report({case("cpu-a"): steady(1.0)}).document()
     document.schema_version = 99
     (tmp_path / "new.json").write_text(dump(document))

@@ -135,6 +135,31 @@ def test_without_counted_work_or_ceilings_there_is_no_roof() -> None:
     assert (bare.peak_fraction, bare.roofline) == (None, None)
 
 
+@pytest.mark.parametrize(
+    ("memory_bytes", "ranks", "cache_bytes_per_s", "rate", "limited_by", "fraction"),
+    [
+        (8 << 20, 1, 4e11, 3e10, "cache", 0.375),  # 150 GB/s: more than memory delivers
+        (1 << 30, 1, 4e11, 1.5e10, "memory", 0.75),
+        (1 << 30, 8, 4e11, 4e10, "memory", 0.25),  # eight GPUs have the limits of all
+        (8 << 20, 1, None, 3e10, None, None),  # a cache that was not measured is no memory
+    ],
+)
+def test_a_result_on_a_gpu_is_limited_by_its_l2_cache_or_its_memory(
+    memory_bytes, ranks, cache_bytes_per_s, rate: float, limited_by, fraction
+) -> None:
+    known = ceilings("cuda:0", peak=1e13, bandwidth=1e11)
+    cache = {"cache_bytes": 32 << 20, "cache_bytes_per_s": cache_bytes_per_s}
+    known.devices[0] = msgspec.structs.replace(known.devices[0], **cache)
+    on_gpu, work = case("cuda:0-a"), Work(2e6, 1e7, 1, "products", memory_bytes, ranks=ranks)
+    built = events({on_gpu: [[work.flops / rate] * 12]}, gpus=["cuda:0"])
+    built = changed(built, ev.RacePlanned, work={on_gpu.id: work})
+    (found,) = Report.of([*built, ev.CeilingsKnown(at_s=9.0, ceilings=known)]).measurements
+    assert found.peak_fraction == pytest.approx(rate / (ranks * 1e13))
+    roof = found.roofline
+    assert (roof and roof.limited_by) == limited_by
+    assert (roof and roof.fraction) == (fraction and pytest.approx(fraction))
+
+
 @given(st.floats(1e-9, 1e3), st.floats(1, 1e15), st.floats(1, 1e15), st.floats(1, 1e12))
 def test_no_fraction_is_above_one(step_s: float, flops: float, moved: float, held: float) -> None:
     found = under(step_s, Work(flops, moved, 1, "items", held))

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from builders import report
+from builders import DIED, changed, events, report, scenario
 from hypothesis import given, strategies as st
 
 from workbench.contract import Case, Work
@@ -32,48 +32,23 @@ def run_over(
     found.rows.clear()
     values = sorted({value for line in times.values() for value in line}, key=lambda v: v % 7)
     for value in values:
-        name = f"job[{axis}={value}]"
         batch = {"batch": value} if axis == "batch" else {}
         params = {} if axis == "batch" else {axis: value}
-        cases = {
-            backend: Case("job", "cpu", backend, "fp32", threads=1, params=params, **batch)
-            for backend in times
+        steps = {
+            Case("job", "cpu", backend, "fp32", threads=1, params=params, **batch): line.get(value)
+            for backend, line in times.items()
         }
         items = float(value) if axis == "batch" else 1.0
-        found.apply(
-            ev.RacePlanned(
-                at_s=1,
-                scenario=name,
-                title="Job",
-                question="?",
-                textbook=None,
-                objective="throughput",
-                reference_only=[],
-                reproduce="",
-                cases=list(cases.values()),
-                work={c.id: Work(flops, None, items, "things", 1.0) for c in cases.values()},
-                workload="job",
-                point={axis: value},
-            )
+        work = {case.id: Work(flops, None, items, "things", 1.0) for case in steps}
+        row = scenario(id=f"job[{axis}={value}]", title="Job", textbook=None, reference_only=())
+        run = events(
+            {case: [] if step is None else [[step] * 6] * 3 for case, step in steps.items()},
+            row=row,
+            failed={case: DIED for case, step in steps.items() if step is None},
         )
-        for backend, case in cases.items():
-            step = times[backend].get(value)
-            for number in range(3 if step is not None else 0):
-                found.apply(
-                    ev.BlockMeasured(
-                        at_s=2,
-                        case=case.id,
-                        scenario=name,
-                        round=number,
-                        samples_s=[step] * 6,
-                        lead_in_s=[],
-                        loss=None,
-                    )
-                )
-            status = "ok" if step is not None else "failed"
-            found.apply(
-                ev.CaseFinished(at_s=3, case=case.id, scenario=name, status=status, reason=None)
-            )
+        planned = {"work": work, "workload": "job", "point": {axis: value}}
+        for event in changed(run[2:], ev.RacePlanned, **planned):
+            found.apply(event)
     return found
 
 
@@ -265,7 +240,6 @@ def test_an_inadmissible_candidate_is_neither_best_nor_fastest() -> None:
         if case in ("job[n=1]/cpu/torch/fp32/t1", "job[n=2]/cpu/torch/fp32/t1"):
             candidate.reason = Reason("error_limit", "its error is above the limit of 2.00%")
     (found,) = built.sweeps
-    assert found.best is not None
     assert "numpy" in found.best
     assert [[point.admissible for point in curve.points] for curve in found.curves] == [
         [True, True],

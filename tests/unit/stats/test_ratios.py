@@ -1,7 +1,5 @@
 """Races eliminate slower candidates, keep ties, and err no more often than stated."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -52,19 +50,21 @@ def share_of_wrong_races(true_times: list[float], *, races: int, rounds: int, no
 
 
 @pytest.mark.parametrize("noise", [calm, bursty, bimodal], ids=lambda f: f.__name__)
-def test_one_of_two_equals_is_eliminated_in_at_most_5_percent_of_races(noise) -> None:
-    assert 0 < share_of_wrong_races([1.0, 1.0], races=600, rounds=20, noise=noise) <= 0.05
-
-
-@pytest.mark.parametrize("noise", [calm, bursty, bimodal], ids=lambda f: f.__name__)
-def test_one_of_four_equals_is_eliminated_in_at_most_5_percent_of_races(noise) -> None:
-    assert 0 < share_of_wrong_races([1.0] * 4, races=400, rounds=8, noise=noise) <= 0.05
-
-
-@pytest.mark.parametrize("noise", [calm, bursty, bimodal], ids=lambda f: f.__name__)
-def test_a_faster_one_is_rarely_eliminated_among_near_ties_and_clear_losers(noise) -> None:
-    true_times = [1.0, 1.01, 1.01, 1.5, 3.0]
-    assert share_of_wrong_races(true_times, races=250, rounds=10, noise=noise) <= 0.05
+@pytest.mark.parametrize(
+    ("true_times", "races", "rounds"),
+    [
+        ([1.0, 1.0], 600, 20),
+        ([1.0] * 4, 400, 8),
+        ([1.0, 1.01, 1.01, 1.5, 3.0], 250, 10),  # near ties and clear losers
+    ],
+    ids=["two equals", "four equals", "five"],
+)
+def test_one_no_slower_is_eliminated_in_at_most_5_percent_of_races(
+    true_times: list[float], races: int, rounds: int, noise
+) -> None:
+    wrong = share_of_wrong_races(true_times, races=races, rounds=rounds, noise=noise)
+    assert wrong <= 0.05
+    assert wrong > 0 or len(true_times) == 5, "the noise is a challenge"
 
 
 def test_clearly_slower_candidates_leave_within_a_few_rounds() -> None:
@@ -213,9 +213,7 @@ def test_a_slower_candidate_never_ranks_above_the_one_that_beat_it() -> None:
 
 
 @given(st.permutations(["a", "b", "c", "d"]))
-def test_ranking_with_few_rounds_is_independent_of_the_order_of_candidates(
-    order: list[str],
-) -> None:
+def test_ranking_with_few_rounds_is_independent_of_the_order_of_candidates(order) -> None:
     speed = {"a": 1.0, "b": 1.1, "c": 1.3, "d": 2.0}
     drift = [1.0, 1.4, 0.9, 1.2, 1.1]
     rounds = {
@@ -294,5 +292,4 @@ def test_a_start_up_has_a_confidence_of_its_own() -> None:
     fast.spread = slow.spread = 0.1
     usual = ratios.ratio_between(slow, fast)
     strict = ratios.ratio_between(slow, fast, of_start_ups=1 - 0.05 / 12)
-    assert usual is not None and strict is not None
     assert strict.low < usual.low < usual.value == strict.value < usual.high < strict.high

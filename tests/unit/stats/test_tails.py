@@ -1,7 +1,5 @@
 """99th percentiles compared over blocks."""
 
-from __future__ import annotations
-
 import math
 from itertools import chain
 

@@ -7,36 +7,41 @@ from workbench.text import units
 
 
 @pytest.mark.parametrize(
-    ("seconds", "shown"),
+    ("in_words", "value", "shown"),
     [
-        (None, "n/a"),
-        (0.0, "0 ns"),
-        (4.2e-8, "42.0 ns"),
-        (4.12e-4, "412 us"),
-        (0.99996e-3, "1.00 ms"),
-        (0.0123, "12.3 ms"),
-        (1.234, "1.23 s"),
-        (59.96, "60.0 s"),
-        (125.0, "2 min 05 s"),
+        (units.duration, None, "n/a"),
+        (units.duration, 0.0, "0 ns"),
+        (units.duration, 4.2e-8, "42.0 ns"),
+        (units.duration, 4.12e-4, "412 us"),
+        (units.duration, 0.99996e-3, "1.00 ms"),
+        (units.duration, 0.0123, "12.3 ms"),
+        (units.duration, 1.234, "1.23 s"),
+        (units.duration, 59.96, "60.0 s"),
+        (units.duration, 125.0, "2 min 05 s"),
+        (units.joules, 0.0, "0 nJ"),
+        (units.joules, 4.2e-8, "42.0 nJ"),
+        (units.joules, 4.12e-4, "412 uJ"),
+        (units.joules, 0.99996e-3, "1.00 mJ"),
+        (units.joules, 2.5, "2.50 J"),
+        (units.joules, 12_340.0, "12.3 kJ"),
+        (units.size, None, "n/a"),  # in binary units
+        (units.size, 0, "0 B"),
+        (units.size, 32 * 1024, "32 KiB"),
+        (units.size, 1.5 * 2**20, "1.50 MiB"),
+        (units.size, 150_754_820_096, "140 GiB"),
+        (units.size, 1023.7 * 2**20, "1.00 GiB"),
+        (units.count, 812, "812"),
+        (units.count, 3_012_345, "3.01 M"),
+        (units.count, 999_600, "1.00 M"),
+        (units.figure, 0.0, "0"),  # below a thousandth with an exponent
+        (units.figure, 0.97, "0.97"),
+        (units.figure, 0.05, "0.05"),
+        (units.figure, 1.23e-6, "1.2e-6"),
+        (units.figure, 1e-5, "1e-5"),
     ],
 )
-def test_durations_have_three_digits_and_a_unit(seconds: float | None, shown: str) -> None:
-    assert units.duration(seconds) == shown
-
-
-@pytest.mark.parametrize(
-    ("joules", "shown"),
-    [
-        (0.0, "0 nJ"),
-        (4.2e-8, "42.0 nJ"),
-        (4.12e-4, "412 uJ"),
-        (0.99996e-3, "1.00 mJ"),
-        (2.5, "2.50 J"),
-        (12_340.0, "12.3 kJ"),
-    ],
-)
-def test_joules_have_three_digits_and_a_unit(joules: float, shown: str) -> None:
-    assert units.joules(joules) == shown
+def test_amounts_have_three_digits_and_a_unit(in_words, value, shown) -> None:
+    assert in_words(value) == shown
 
 
 def test_aligned_durations_end_in_one_column() -> None:
@@ -78,38 +83,6 @@ def test_ratio_and_interval_have_the_same_decimals(value, interval, shown) -> No
     assert units.ratio(value, interval) == shown
 
 
-@pytest.mark.parametrize(
-    ("count", "shown"),
-    [
-        (None, "n/a"),
-        (0, "0 B"),
-        (32 * 1024, "32 KiB"),
-        (1.5 * 2**20, "1.50 MiB"),
-        (150_754_820_096, "140 GiB"),
-        (1023.7 * 2**20, "1.00 GiB"),
-    ],
-)
-def test_sizes_are_binary(count: float | None, shown: str) -> None:
-    assert units.size(count) == shown
-
-
-@pytest.mark.parametrize(
-    ("number", "shown"), [(812, "812"), (3_012_345, "3.01 M"), (999_600, "1.00 M")]
-)
-def test_counts_round_up_into_the_next_prefix(number: int, shown: str) -> None:
-    assert units.count(number) == shown
-
-
-def test_figures_below_a_thousandth_have_an_exponent() -> None:
-    assert [units.figure(v) for v in (0.0, 0.97, 0.05, 1.23e-6, 1e-5)] == [
-        "0",
-        "0.97",
-        "0.05",
-        "1.2e-6",
-        "1e-5",
-    ]
-
-
 def test_spread_is_half_the_interval_over_the_median() -> None:
     assert units.spread(2.0, (1.98, 2.02)) == "±1.0%"
     assert units.spread(2.0, (1.5, 2.5)) == "±25%"
@@ -117,20 +90,14 @@ def test_spread_is_half_the_interval_over_the_median() -> None:
     assert units.spread(1e-3, (1e-4, 0.7)) == "±>999%"
 
 
-@given(st.floats(1e-9, 119))
-def test_a_time_in_words_is_the_time_to_three_digits(value: float) -> None:
-    number, unit = units.duration(value).split()
-    factor = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}[unit]
-    assert float(number) * factor == pytest.approx(value, rel=0.006)
-    assert float(number) < 1000
-
-
-@given(st.floats(1e3, 1e17))
-def test_a_rate_in_words_is_the_rate_to_three_digits(value: float) -> None:
-    number, unit = units.rate(value, "FLOP/s").split()
-    factor = 1000 ** ["FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"].index(unit)
-    assert float(number) * factor == pytest.approx(value, rel=0.006)
-    assert float(number) < 1000
+@given(st.floats(1e-9, 119), st.floats(1e3, 1e17))
+def test_an_amount_in_words_is_the_amount_to_three_digits(time_s: float, rate: float) -> None:
+    factors = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+    factors |= {f"{prefix}FLOP/s": 1000**n for n, prefix in enumerate(["", *"kMGTP"])}
+    for value, text in ((time_s, units.duration(time_s)), (rate, units.rate(rate, "FLOP/s"))):
+        number, unit = text.split()
+        assert float(number) * factors[unit] == pytest.approx(value, rel=0.006)
+        assert float(number) < 1000
 
 
 def test_a_rate_has_the_prefix_of_the_one_it_is_compared_with() -> None:

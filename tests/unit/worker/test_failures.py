@@ -3,6 +3,7 @@
 import os
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -174,10 +175,7 @@ def prepare(own: Worker) -> dict[str, Any]:
     ],
 )
 def test_a_batch_that_leaves_no_room_for_libraries_is_too_large(message, code, monkeypatch) -> None:
-    def step(self: Task) -> None:
-        raise RuntimeError(message)
-
-    monkeypatch.setattr(Quiet, "step", step)
+    monkeypatch.setattr(Quiet, "step", Mock(side_effect=RuntimeError(message)))
     monkeypatch.setattr(Library, "release", lambda self, device: None)
     monkeypatch.setattr(
         worker, "import_workload", lambda name: SimpleNamespace(prepare=lambda *_: Quiet())

@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
+import torch
 from checking import checked
-from tasks import prepared
+from tasks import prepared, spoil
 
 from workbench import catalog
 from workbench.contract import Case, Setup, WorkloadError
+from workbench.worker.block import time_sample
 from workloads import matmul_cold
 
 
@@ -69,41 +72,20 @@ def test_int8_sums_cannot_overflow_at_any_size_offered() -> None:
     assert n.maximum * 127 * 127 < 2**31
 
 
-def test_a_product_that_torch_refuses_is_a_reason_with_a_remedy() -> None:
+@pytest.mark.parametrize(
+    ("at", "error", "refused"),
+    [
+        ("multiply", RuntimeError("its size needs to be greater than 16"), True),
+        ("multiply", torch.OutOfMemoryError("CUDA out of memory"), False),
+        ("finish", RuntimeError("CUDA error: an illegal memory access"), False),
+    ],
+)
+def test_only_a_product_that_torch_refuses_is_a_reason_with_a_remedy(at, error, refused) -> None:
     task = prepared(case_of("matmul", precision="int8", n=64))
-
-    def refuse(a, b, out):
-        raise RuntimeError("self.size(0) needs to be greater than 16")
-
-    task.multiply = refuse
-    with pytest.raises(WorkloadError, match="greater than 16") as caught:
+    setattr(task, at, Mock(side_effect=error))
+    with pytest.raises(WorkloadError if refused else type(error), match=str(error)) as caught:
         task._try()
-    assert caught.value.hint
-
-
-def test_running_out_of_memory_is_not_a_refusal_of_int8() -> None:
-    import torch
-
-    task = prepared(case_of("matmul", precision="int8", n=64))
-
-    def run_out(a, b, out):
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    task.multiply = run_out
-    with pytest.raises(torch.OutOfMemoryError):
-        task._try()
-
-
-def test_an_error_while_int8_is_computed_is_not_a_refusal() -> None:
-    task = prepared(case_of("matmul", precision="int8", n=64))
-
-    def fault() -> None:
-        raise RuntimeError("CUDA error: an illegal memory access was encountered")
-
-    task.finish = fault
-    with pytest.raises(RuntimeError, match="illegal") as caught:
-        task._try()
-    assert not isinstance(caught.value, WorkloadError)
+    assert bool(getattr(caught.value, "hint", None)) is refused
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16", "int8"])
@@ -153,25 +135,13 @@ def test_bandwidth_is_checked_on_the_host_where_a_gpu_lacks_fp64() -> None:
 def test_a_kernel_that_skipped_an_element_is_found(kernel: str) -> None:
     task = prepared(case_of("bandwidth", kernel=kernel, mib=0.1))
     assert checked(task).passed
-    step = task.step
-
-    def skip() -> None:
-        step()
-        task.target[-1] += 1
-
-    task.step = skip
+    spoil(task, task.target, -1, lambda right: right + 1)
     assert not checked(task).passed
 
 
 def test_a_nan_late_in_a_long_array_is_found() -> None:
     task = prepared(case_of("bandwidth", mib=20.0))
-    step = task.step
-
-    def spoil() -> None:
-        step()
-        task.target[-1] = float("nan")
-
-    task.step = spoil
+    spoil(task, task.target, -1, lambda _: float("nan"))
     assert not checked(task).passed
 
 
@@ -195,8 +165,6 @@ def test_a_launch_declares_whether_it_is_waited_for(wait: str) -> None:
 
 @pytest.mark.cuda
 def test_events_and_the_hosts_clock_agree_on_a_real_gpu() -> None:
-    from workbench.worker.block import time_sample
-
     task = prepared(case_of("matmul", "cuda:0", n=4096))
     time_sample(task, 10, task.device_timer())
     sample = time_sample(task, 50, task.device_timer())

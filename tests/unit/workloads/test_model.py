@@ -12,6 +12,7 @@ from typing import Any
 import lab_models
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from checking import fails_with
 from lab_builders import case
@@ -212,8 +213,6 @@ def options(mode: str | None, threads: int = 3) -> Any:
 
 
 def test_the_words_of_the_mode_are_session_options() -> None:
-    import onnxruntime
-
     levels = onnxruntime.GraphOptimizationLevel
     assert options(None).graph_optimization_level == levels.ORT_ENABLE_ALL
     assert options("basic").graph_optimization_level == levels.ORT_ENABLE_BASIC

@@ -1,5 +1,6 @@
 """Modes of torch candidates: CUDA graphs, torch.compile's, channels last, cuDNN's search, fused."""
 
+import importlib
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -7,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 from tasks import prepared
 
 from workbench import catalog
@@ -55,8 +57,6 @@ class FakeCuda:
     """The calls that capturing makes, in their order; a replay runs the call again."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        import torch
-
         self.calls: list[str] = []
         self.captured_on: list[Any] = []
         monkeypatch.setattr(torch.cuda, "Stream", lambda: self.stream("side"))
@@ -94,8 +94,6 @@ class FakeCuda:
 def test_a_graph_is_captured_after_warm_ups_on_a_side_stream_and_then_only_replayed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    import torch
-
     fake, inside = FakeCuda(monkeypatch), torch.zeros(2)
 
     def call() -> Any:
@@ -149,11 +147,8 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(torch_task, "ON_CUDA_ONLY", ())
     for name in GRAPHED:
-        module = (
-            inference
-            if name.startswith("infer")
-            else __import__(f"workloads.{name}").__dict__[name]
-        )
+        infers = name.startswith("infer")
+        module = inference if infers else importlib.import_module(f"workloads.{name}")
         monkeypatch.setattr(module, "graphed", graphed)
     return seen
 
@@ -217,8 +212,6 @@ def test_workloads_limited_by_launches_offer_a_graph_on_gpus_alone(name: str) ->
     ],
 )
 def test_a_mode_is_torchs_own(mode: str | None, expected: str | None, monkeypatch) -> None:
-    import torch
-
     monkeypatch.setattr(torch_task, "ON_CUDA_ONLY", ())
     asked: list[str | None] = []
 
@@ -238,8 +231,6 @@ def test_a_mode_is_torchs_own(mode: str | None, expected: str | None, monkeypatc
 
 def test_compiled_code_never_runs_in_inference_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     """CUDA graphs of torch.compile fail there."""
-    import torch
-
     monkeypatch.setattr(torch_task, "ON_CUDA_ONLY", ())
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
     for mode in (None, *COMPILED):
@@ -249,8 +240,6 @@ def test_compiled_code_never_runs_in_inference_mode(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize(("name", "precision"), LAID_OUT)
 def test_channels_last_holds_for_weights_and_inputs_and_is_right(name: str, precision: str) -> None:
-    import torch
-
     with closing(prepared(case_of(name, "nhwc", precision))) as task:
         model = task.model if name == "infer_cnn" else task.network
         kernels = [weight for weight in model.parameters() if weight.dim() == 4]
@@ -291,8 +280,6 @@ def test_trainings_offer_a_fused_optimiser_in_every_precision_of_a_gpu(name, pre
 
 
 def test_cudnn_searches_only_for_the_candidate_of_that_mode(monkeypatch) -> None:
-    import torch
-
     monkeypatch.setattr(torch_task, "ON_CUDA_ONLY", ())
     monkeypatch.setattr(torch_task, "set_tf32", lambda _: None)
     monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)

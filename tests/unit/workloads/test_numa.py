@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tasks import prepared, spoil
 from trees import written
 
-from workbench import catalog
-from workbench.contract import Case, Setup, Task, WorkloadError
+from workbench.contract import Case, WorkloadError
 from workloads import numa
 from workloads.numa import Node
 
-NUMA = catalog.load("numa")
 HERE = sorted(os.sched_getaffinity(0))
 TWO = [Node(0, frozenset({HERE[0]}), {0: 10, 1: 21}), Node(1, frozenset({HERE[-1]}))]
 
@@ -21,10 +20,6 @@ TWO = [Node(0, frozenset({HERE[0]}), {0: 10, 1: 21}), Node(1, frozenset({HERE[-1
 def case_of(mode: str, kernel: str = "triad", mib: float = 1.5) -> Case:
     params = {"kernel": kernel, "mib": mib}
     return Case("numa", "cpu", "numpy", "fp32", threads=1, mode=mode, params=params)
-
-
-def prepared(case: Case, seed: int = 0) -> Task:
-    return NUMA.prepare(case, Setup(seed=seed))
 
 
 def machine(root: Path, *found: tuple[int, str, str, int]) -> Path:
@@ -106,13 +101,7 @@ def test_a_kernel_that_skipped_an_element_is_found(kernel: str) -> None:
     task: Any = prepared(case_of("near", kernel))
     assert task.check().passed
     assert all(np.count_nonzero(array) == array.size for array in (task.target, *task.sources))
-    step = task.step
-
-    def skip() -> None:
-        step()
-        task.target[-1] += 1
-
-    task.step = skip
+    spoil(task, task.target, -1, lambda right: right + 1)
     assert not task.check().passed
 
 

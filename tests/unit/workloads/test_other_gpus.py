@@ -1,4 +1,4 @@
-"""Torch on GPUs that are not NVIDIA's, with parts of torch that stand in for theirs."""
+"""Kinds of devices, and torch on GPUs that are not NVIDIA's, with stand-ins for its parts."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -11,7 +11,7 @@ import torch
 from builders import machine as build_machine
 
 from workbench import catalog
-from workbench.contract import Case, Setup, WorkloadError
+from workbench.contract import COLUMNS, DEVICE_KINDS, Case, Setup, WorkloadError, kind_of
 from workbench.export.view.words import choice_word
 from workbench.planning import scenarios
 from workbench.planning.cases import fill_cases
@@ -189,3 +189,23 @@ def test_cases_are_planned_where_their_library_works() -> None:
 def test_a_tpu_has_its_own_word() -> None:
     assert choice_word("gpu", "matmul[n=64]/tpu:0/jax/bf16") == "TPU"
     assert choice_word("gpu", "matmul[n=64]/xpu:0/torch/bf16") == choice_word("gpu") == "GPU"
+
+
+def test_every_device_belongs_to_its_kind() -> None:
+    assert [kind_of(d).name for d in ("cpu", "cuda:0", "cuda:12", "fake:0", "fake:0@8")] == [
+        *("cpu", "cuda", "cuda", "fake", "fake")
+    ]
+    assert COLUMNS == ("cpu", "gpu")
+
+
+@pytest.mark.parametrize("name", DEVICE_KINDS)
+def test_a_row_is_consistent(name: str) -> None:
+    kind = DEVICE_KINDS[name]
+    assert kind.name == name
+    assert kind.column in COLUMNS
+    assert not (kind.simulated and not kind.on_host), "a simulated device computes on the CPU"
+    assert not (kind.on_host and (kind.settle_s or kind.hidden_by or kind.nsight))
+
+
+def test_a_kind_of_another_version_is_shown_as_a_gpu() -> None:
+    assert Case("matmul", "npu:0", "torch", "fp32").device_kind == "gpu"

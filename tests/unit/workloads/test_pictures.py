@@ -3,7 +3,6 @@
 import io
 import multiprocessing
 import os
-import signal
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from checking import fails_with
 from PIL import Image
+from support import go_on, stop
+from tasks import prepared
 
 from workbench import catalog
 from workbench.contract import Case, Host, Setup, WorkloadError
@@ -35,25 +37,24 @@ def few_photographs() -> Any:
 def feeding(device: str = "cpu", *, seed: int = 0, images: str = "generated", **tuning: Any) -> Any:
     params = {"image": 24, "batches": BATCHES, "images": images}
     workload = catalog.load("data_loading")
-    case = Case(
-        workload="data_loading",
-        device=device,
-        backend="torch",
-        precision="fp32",
-        threads=1,
-        batch=4,
-        params=workload.values(params),
-        tuning=workload.tuning({"loaders": 0, **tuning}),
+    values, tuned = workload.values(params), workload.tuning({"loaders": 0, **tuning})
+    return prepared(
+        Case("data_loading", device, "torch", "fp32", None, 1, 4, values, None, tuned), seed
     )
-    task = workload.prepare(case, Setup(seed=seed))
-    task.activate()
-    return task
 
 
-def preprocessing(backend: str, mode: str | None, device: str = "cpu", **params: int) -> Any:
+def preprocessing(
+    backend: str,
+    mode: str | None,
+    device: str = "cpu",
+    *,
+    image: int = 32,
+    threads: int = 1,
+    batch: int = 2,
+) -> Any:
     workload = catalog.load("preprocessing")
-    values = workload.values({"width": 90, "height": 70, "image": 32, **params})
-    case = Case("preprocessing", device, backend, "fp32", None, 1, 2, values, mode)
+    values = workload.values({"width": 90, "height": 70, "image": image})
+    case = Case("preprocessing", device, backend, "fp32", None, threads, batch, values, mode)
     return workload.prepare(case, Setup(seed=0))
 
 
@@ -142,8 +143,6 @@ def test_pictures_in_another_order_are_found() -> None:
 
 @pytest.mark.parametrize("factor", [1.01, float("nan")])
 def test_a_loss_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
-    import torch
-
     task = feeding()
     right = torch.nn.functional.cross_entropy
 
@@ -166,11 +165,10 @@ def test_training_changes_the_weights_and_the_check_does_not() -> None:
 def test_loaders_that_were_frozen_go_on() -> None:
     with closing(feeding(loaders=2)) as task:
         task.step()
-        children = multiprocessing.active_children()
-        assert len(children) == 2
-        for sent in (signal.SIGSTOP, signal.SIGCONT):
-            for child in children:
-                os.kill(child.pid or 0, sent)
+        loaders = [child.pid for child in multiprocessing.active_children()]
+        assert len(loaders) == 2
+        stop(loaders)
+        go_on(loaders)
         task.step()
         assert task.loss() is not None
     assert multiprocessing.active_children() == []
@@ -263,19 +261,13 @@ def test_a_truncated_picture_is_named(folder: Path, suffix: str) -> None:
     assert f"short.{suffix} cannot be decoded" in str(refusal(folder))
 
 
-def test_a_file_that_may_not_be_read_is_named(folder: Path) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("root may read everything")
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_what_may_not_be_read_is_named(folder: Path) -> None:
+    (folder / "closed").mkdir(mode=0)
+    assert "closed: Permission denied" in str(refusal(folder))
+    (folder / "closed").rmdir()
     (folder / "3.jpg").chmod(0)
     assert "3.jpg" in str(refusal(folder))
-
-
-def test_a_folder_that_may_not_be_read_is_named(folder: Path) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("root may read everything")
-    inner = folder / "closed"
-    inner.mkdir(mode=0)
-    assert "closed: Permission denied" in str(refusal(folder))
 
 
 @pytest.mark.parametrize("loaders", [0, 1])
@@ -342,8 +334,6 @@ def test_every_candidate_makes_the_same_input(backend, mode, kind, image) -> Non
 
 @pytest.mark.parametrize("mode", [None, "uint8"])
 def test_resizing_without_antialiasing_is_found(mode: str | None, monkeypatch) -> None:
-    import torch
-
     right = torch.nn.functional.interpolate
     monkeypatch.setattr(
         torch.nn.functional,
@@ -369,23 +359,11 @@ def test_pixels_that_were_never_written_are_found() -> None:
 
 
 def test_pillows_threads_share_a_batch() -> None:
-    workload = catalog.load("preprocessing")
     made = []
     for threads in (1, 3):
-        case = Case(
-            "preprocessing",
-            "cpu",
-            "numpy",
-            "fp32",
-            threads=threads,
-            batch=5,
-            params=workload.values({"width": 50, "height": 40, "image": 16}),
-            mode="pillow",
-        )
-        task = workload.prepare(case, Setup(seed=0))
-        assert task.check().passed
-        made.append(task.inputs(0).copy())
-        task.close()
+        with closing(preprocessing("numpy", "pillow", threads=threads, batch=5)) as task:
+            assert task.check().passed
+            made.append(task.inputs(0).copy())
     assert np.array_equal(*made)
 
 

@@ -1,15 +1,18 @@
 """Products of any shape, batched products, and the parts of FP8 that a CPU can test."""
 
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
+import torch
 from checking import checked, fails_with
 from tasks import prepared
 
 from workbench import catalog
 from workbench.contract import Case, Setup, Task
 from workloads._shared import product
+from workloads._shared.torch_task import device_of
 
 GEMM = catalog.load("gemm")
 SHAPES = [(1, 1, 1, 1), (1, 1, 300, 200), (1, 40, 1, 30), (3, 5, 7, 9), (20, 32, 16, 64)]
@@ -119,11 +122,7 @@ def test_fp8_takes_its_right_operand_by_columns(monkeypatch: pytest.MonkeyPatch)
 
 def test_sizes_that_torch_refuses_are_a_reason_with_a_remedy() -> None:
     task = fp8()
-
-    def refuse(a: object, b: object, out: object) -> None:
-        raise RuntimeError("mat2 shape (17x20) must be divisible by 16")
-
-    task.multiply = refuse
+    task.multiply = Mock(side_effect=RuntimeError("mat2 shape (17x20) must be divisible by 16"))
     with fails_with("unsupported_precision", "divisible by 16", hint="16"):
         task._try()
 
@@ -142,10 +141,6 @@ def test_sizes_that_torch_refuses_are_a_reason_with_a_remedy() -> None:
 def test_a_gpu_offers_a_precision_from_its_generation_on(
     monkeypatch: pytest.MonkeyPatch, precision: str, capability: tuple[int, int], offered: bool
 ) -> None:
-    import torch
-
-    from workloads._shared.torch_task import device_of
-
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)

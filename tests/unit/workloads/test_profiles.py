@@ -4,15 +4,18 @@ import json
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from checking import fails_with
 from inference_cases import case_of, encoder_case
 from tasks import prepared
+from torch.autograd import DeviceType
 
 from workbench.contract import Case, Profile, Task
-from workloads._shared import torch_task
+from workloads._shared import profiling, torch_task
+from workloads._shared.profiling import _operators
 
 
 @pytest.fixture
@@ -87,8 +90,6 @@ def test_onnx_runtime_profiles_its_kernels(case, expected, scratch) -> None:
 
 
 def test_launches_on_a_gpu_are_not_called_its_kernels(monkeypatch, scratch: Path) -> None:
-    from workloads._shared import profiling
-
     opened = profiling.open_session
 
     def without_gpu(model: Any, case: Case, *rest: Any, **more: Any) -> Any:
@@ -106,12 +107,6 @@ def test_launches_on_a_gpu_are_not_called_its_kernels(monkeypatch, scratch: Path
 
 
 def test_a_gpus_operators_are_its_kernels_and_nothing_counts_twice() -> None:
-    from types import SimpleNamespace
-
-    from torch.autograd import DeviceType
-
-    from workloads._shared.profiling import _operators
-
     def row(key: str, kind: Any, device_us: float, annotation: bool = False) -> SimpleNamespace:
         return SimpleNamespace(
             key=key,
@@ -139,8 +134,6 @@ def test_a_gpus_operators_are_its_kernels_and_nothing_counts_twice() -> None:
 
 
 def test_a_profiler_that_saw_no_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    from workloads._shared import profiling
-
     monkeypatch.setattr(profiling, "_operators", lambda *_: [])
     with fails_with("no_profiler", hint=True):
         prepared(case_of("infer_mlp", width=8)).profile(1)

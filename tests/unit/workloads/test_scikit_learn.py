@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tasks import losses
 
 from workbench.contract import Case, Setup
 from workloads import digits
@@ -102,11 +103,8 @@ def test_its_perceptron_takes_a_batch_in_each_step_and_starts_again(monkeypatch)
     task: Any = digits.WORKLOAD.prepare(case, Setup(seed=0))
     monkeypatch.setattr(MLPClassifier, "needed", 20 * (TRAINING // 64))
     assert task.check().passed
-    losses = []
-    for _ in range(2 * digits.EPOCHS + 1):  # two steps an epoch
-        task.step()
-        losses.append(task.loss())
-    assert losses[0] == losses[-1] == 1 > losses[-2]
+    found = losses(task, 2 * digits.EPOCHS + 1)  # two steps an epoch
+    assert found[0] == found[-1] == 1 > found[-2]
     assert np.array_equal(task.model.seen[0], task.data[next(digits.shuffled(700, 0))])
     monkeypatch.setattr(MLPClassifier, "needed", 1 + 20 * (TRAINING // 64))
     assert not task.check().passed

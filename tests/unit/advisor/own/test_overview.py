@@ -177,9 +177,7 @@ def test_eager_with_all_threads_on_the_cpu_is_the_code_as_written() -> None:
     ("other_s", "kind", "picked"),
     [(0.98, "torch", "t8"), (0.98, "command", "t1"), (0.9, "torch", "t1"), (1.0, "torch", "t8")],
 )
-def test_code_is_left_as_it_is_where_the_best_is_no_better(
-    other_s: float, kind: str, picked: str
-) -> None:
+def test_code_is_left_as_it_is_where_the_best_is_no_better(other_s, kind, picked) -> None:
     given, other = case("cpu/torch/fp32/t8"), case("cpu/torch/fp32/t1")
     built = builders.report({given: steady(1.0), other: steady(other_s)})
     built.code = CodeReport(replace(NET, kind=kind))

@@ -30,3 +30,20 @@ def code(tmp_path: Path) -> Callable[..., Code]:
         return Code(kind, target, str(tmp_path), str(OWN), **given)
 
     return made
+
+
+@pytest.fixture
+def net(code: Callable[..., Code]) -> Callable[..., Code]:
+    """The Code of a module among the fixtures."""
+    return lambda name, **given: code(f"modules:{name}", "torch", **given)
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[..., Code]:
+    """The Code of what a module with this text builds."""
+
+    def made(name: str, text: str, *, kind: str = "torch", **given: object) -> Code:
+        (tmp_path / f"{name}.py").write_text(text)
+        return Code(kind, f"{name}:build", f"{tmp_path}/kept", str(tmp_path), **given)
+
+    return made

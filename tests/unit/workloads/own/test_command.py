@@ -4,6 +4,7 @@ import os
 import shlex
 import sys
 import tracemalloc
+from contextlib import ExitStack, closing
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ from checking import fails_with
 from workbench.contract import Case, Setup, WorkloadError
 from workbench.process import children
 from workbench.records.code import CodeFacts
+from workbench.worker.block import run_block, warm_up
 from workbench.worker.code import COMMAND
 from workbench.worker.worker import Worker
 from workloads.own import command
@@ -25,78 +27,81 @@ def _no_process_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "adopt_processes", lambda: None)
 
 
-def _task(code, text: str, **given: object):
-    tuning = given.pop("tuning", {})
-    made = code(f"{PYTHON} {text}", COMMAND, **given)
-    case = Case("own", "cpu", "command", "", tuning=tuning)
-    return WORKLOAD.prepare(case, Setup(files={"code": made.as_text()}))
+@pytest.fixture
+def task_of(code):
+    """Tasks of commands in Python, which are closed in the end."""
+    with ExitStack() as tasks:
+
+        def made(text: str, tuning: dict[str, object] | None = None, **given: object):
+            command = code(f"{PYTHON} {text}", COMMAND, **given)
+            case = Case("own", "cpu", "command", "", tuning=tuning or {})
+            task = WORKLOAD.prepare(case, Setup(files={"code": command.as_text()}))
+            return tasks.enter_context(closing(task))
+
+        yield made
 
 
 def _children() -> int:
     return len(children.offspring(os.getpid()))
 
 
-def test_a_step_runs_the_command_with_the_values_of_its_case(code, tmp_path) -> None:
+def test_a_step_runs_the_command_with_the_values_of_its_case(task_of, tmp_path) -> None:
     target = tmp_path / "out file"
     write = "-c 'import sys, pathlib; pathlib.Path(sys.argv[1]).write_text(sys.argv[2])'"
-    task = _task(
-        code, f"{write} {{path}} x{{workers}}y", tuning={"path": str(target), "workers": 2}
-    )
+    task = task_of(f"{write} {{path}} x{{workers}}y", tuning={"path": str(target), "workers": 2})
     assert task.restores
     task.step()
     assert target.read_text() == "x2y"
     assert task.check().passed
     assert task.check().reference == "exit status 0"
-    task.close()
 
 
-def test_a_failing_command_is_named_with_its_last_error(code, capfd) -> None:
-    task = _task(code, "process.py fail")
+def test_a_failing_command_is_named_with_its_last_error(task_of, capfd) -> None:
+    task = task_of("process.py fail")
     with fails_with("user_code") as caught:
         task.step()
     assert str(caught.value) == ("it failed (exit code 3); its log ends: first | no such device")
     logged = capfd.readouterr().err
     assert "started fail" in logged
     assert "first" in logged
-    task.close()
 
 
-def test_what_a_command_prints_does_not_fill_the_disk(code, tmp_path, monkeypatch) -> None:
+@pytest.fixture
+def log(tmp_path, monkeypatch):
     with (tmp_path / "log").open("w+b") as log:
         monkeypatch.setattr(command, "LOG", log.fileno())
-        task = _task(code, f"-c 'print(\"x\" * {2 * command.MOST_LOGGED})'")
-        for _ in range(3):
-            task.step()
-            assert os.fstat(log.fileno()).st_size <= 2 * command.MOST_LOGGED + 1
-            task.restore()
-            assert not os.fstat(log.fileno()).st_size
-        task.close()
+        yield log
 
 
-def test_what_it_prints_before_its_line_does_not_either(code, tmp_path, monkeypatch) -> None:
-    with (tmp_path / "log").open("w+b") as log:
-        monkeypatch.setattr(command, "LOG", log.fileno())
-        lines = f'for n in range(9): print(n, "x" * {command.MOST_LOGGED})'
-        task = _task(code, f"-c '{lines}'", until="^8 x")
+def test_what_a_command_prints_does_not_fill_the_disk(log, task_of) -> None:
+    task = task_of(f"-c 'print(\"x\" * {2 * command.MOST_LOGGED})'")
+    for _ in range(3):
         task.step()
-        files = (log, task._errors)
-        assert all(os.fstat(f.fileno()).st_size <= 2 * command.MOST_LOGGED for f in files)
-        task.close()
+        assert os.fstat(log.fileno()).st_size <= 2 * command.MOST_LOGGED + 1
+        task.restore()
+        assert not os.fstat(log.fileno()).st_size
 
 
-def test_a_command_is_ended_at_its_line(code, capfd) -> None:
+def test_what_it_prints_before_its_line_does_not_either(log, task_of) -> None:
+    lines = f'for n in range(9): print(n, "x" * {command.MOST_LOGGED})'
+    task = task_of(f"-c '{lines}'", until="^8 x")
+    task.step()
+    files = (log, task._errors)
+    assert all(os.fstat(f.fileno()).st_size <= 2 * command.MOST_LOGGED for f in files)
+
+
+def test_a_command_is_ended_at_its_line(task_of, capfd) -> None:
     before = _children()
-    task = _task(code, "process.py line", until="epoch [0-9]+ done$")
+    task = task_of("process.py line", until="epoch [0-9]+ done$")
     for _ in range(2):
         task.step()
         assert _children() == before + 1
         task.restore()
         assert _children() == before
     assert "epoch 1 done" in capfd.readouterr().err
-    task.close()
 
 
-def test_a_command_that_is_ended_may_clean_up(code, tmp_path) -> None:
+def test_a_command_that_is_ended_may_clean_up(task_of, tmp_path) -> None:
     (tmp_path / "cleans.py").write_text(
         "import pathlib, signal, sys\n"
         "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\n"
@@ -105,54 +110,49 @@ def test_a_command_that_is_ended_may_clean_up(code, tmp_path) -> None:
         "pathlib.Path(sys.argv[1]).touch()\n"
     )
     done, before = tmp_path / "done", _children()
-    task = _task(code, f"{tmp_path / 'cleans.py'} {done}", until="step 1")
+    task = task_of(f"{tmp_path / 'cleans.py'} {done}", until="step 1")
     task.step()
     task.restore()
     assert done.exists() and _children() == before
-    task.close()
 
 
-def test_a_line_counts_when_its_carriage_return_comes(code) -> None:
-    task = _task(code, "process.py progress", until="^step 3$")
+def test_a_line_counts_when_its_carriage_return_comes(task_of) -> None:
+    task = task_of("process.py progress", until="^step 3$")
     task.step()  # the next line would come in a minute
-    task.close()
 
 
-def test_a_prompt_counts_before_its_line_ends(code) -> None:
+def test_a_prompt_counts_before_its_line_ends(task_of) -> None:
     waits = "import threading; print('ready> ', end='', flush=True); threading.Event().wait(60)"
-    task = _task(code, f'-c "{waits}"', until="^ready>")
+    task = task_of(f'-c "{waits}"', until="^ready>")
     task.step()
-    task.close()
 
 
-def test_the_beginning_of_a_line_is_no_prompt(code, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_beginning_of_a_line_is_no_prompt(task_of, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "PIPE_BYTES", len("epoch 1"))
-    task = _task(code, "-c \"print('epoch 10')\"", until="epoch 1$")
+    task = task_of("-c \"print('epoch 10')\"", until="epoch 1$")
     with pytest.raises(WorkloadError, match="it ended without a line"):
         task.step()
-    task.close()
 
 
-def test_a_line_that_does_not_end_takes_no_memory(code) -> None:
-    task = _task(code, """-c 'print("go", end="." * (1 << 24)); print("on")'""", until="^go.*on$")
+def test_a_line_that_does_not_end_takes_no_memory(task_of) -> None:
+    task = task_of("""-c 'print("go", end="." * (1 << 24)); print("on")'""", until="^go.*on$")
     tracemalloc.start()
     task.step()
     assert tracemalloc.get_traced_memory()[1] < 4 << 20
     tracemalloc.stop()
-    task.close()
 
 
-def test_a_command_without_its_line_is_an_error(code) -> None:
-    task = _task(code, "process.py quick", until="never")
+def test_a_command_without_its_line_is_an_error(task_of) -> None:
+    task = task_of("process.py quick", until="never")
     with fails_with("user_code", "without a line that matches 'never'"):
         task.step()
-    failing = _task(code, "process.py fail", until="never")
+    failing = task_of("process.py fail", until="never")
     with pytest.raises(WorkloadError, match=r"exit code 3\).* no such device$"):
         failing.step()
 
 
-def test_a_killed_command_is_an_error(code) -> None:
-    dead = _task(code, "-c 'import os; os.kill(os.getpid(), 9)'")
+def test_a_killed_command_is_an_error(task_of) -> None:
+    dead = task_of("-c 'import os; os.kill(os.getpid(), 9)'")
     with pytest.raises(WorkloadError, match="killed by SIGKILL"):
         dead.step()
 
@@ -195,15 +195,12 @@ def test_a_program_that_is_not_executable_has_its_remedy(code, tmp_path) -> None
         WORKLOAD.consult("examine", code=code(str(script), COMMAND).as_text())
 
 
-def test_each_sample_is_a_whole_run(code) -> None:
-    from workbench.worker.block import run_block, warm_up
-
-    task = _task(code, "-c pass")
+def test_each_sample_is_a_whole_run(task_of) -> None:
+    task = task_of("-c pass")
     warmed = warm_up(task, latency=False, seconds=0.05)
     assert warmed.iterations == 1
     found = run_block(task, iterations=1, step_s=warmed.step_s, seconds=0.0, min_samples=1)
     assert found["samples_s"][0] > 1e-3
-    task.close()
 
 
 def test_the_worker_says_hello() -> None:

@@ -1,6 +1,5 @@
 """Facts found by calling a user's module, and the checks of its candidates."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +21,13 @@ FIXTURES = Path(__file__).parents[3] / "fixtures" / "own"
 def examined(tmp_path: Path):
     def one(name: str, file: str = "modules", **options):
         code = Code("torch", f"{file}:{name}", str(tmp_path / name), str(FIXTURES), **options)
-        return code, WORKLOAD.consult("examine", code=code.as_text())
+        return code, facts_of(code)
 
     return one
+
+
+def facts_of(code: Code) -> dict:
+    return WORKLOAD.consult("examine", code=code.as_text())
 
 
 def task_of(code: Code, precision: str = "fp32", mode: str | None = None, batch: int | None = 4):
@@ -44,6 +47,29 @@ def test_the_facts_of_a_module(examined) -> None:
     assert facts["parameters"] == 3 * 8 * 9 + 8 + 16 + 8 * 5 + 5
     assert len(facts["code_sha256"]) == 64
     assert any("training mode" in note for note in facts["notes"])
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("modules:padded", {"nondeterministic": False}),
+        ("modules:chance", {"nondeterministic": True, "stateful": False}),
+        ("states:running", {"nondeterministic": False, "stateful": True}),  # its state is an output
+        ("modules:mixes_rows", {"resizable": False}),
+        ("modules:linear", {"resizable": True, "compiled": False}),
+        ("modules:recurrent", {"resizable": False}),  # its first axis is the sequence
+        ("modules:maps", {"batch": 2}),  # the first axis of maps in a list
+        ("modules:fixed_by_itself", {"batch": 2, "resizable": False}),
+        ("modules:policy", {"batch": None}),  # a state without rows
+        ("modules:of_width_4", {"batch": 2}),  # a decorator fills its parameters in
+        ("modules:typed", {"convolves": True}),  # its state holds other things than tensors
+        ("modules:half_hidden", {"reference": "eager as written"}),  # it casts
+    ],
+)
+def test_what_a_call_says_about_a_module(examined, target: str, expected: dict) -> None:
+    file, name = target.split(":")
+    _, facts = examined(name, file)
+    assert {fact: facts[fact] for fact in expected} == expected
 
 
 def test_the_threads_that_a_builder_sets_are_known(examined) -> None:
@@ -85,21 +111,12 @@ def test_a_list_that_grows_is_restored(examined) -> None:
         task.restore()
 
 
-def test_padding_is_no_chance(examined) -> None:
-    assert not examined("padded")[1]["nondeterministic"]
-
-
 def test_a_compiled_module_is_raced_without_it_and_that_is_said(examined) -> None:
     _, facts = examined("compiled")
-    assert facts["compiled"] and not examined("linear")[1]["compiled"]
+    assert facts["compiled"]
     assert any("torch.compile is removed" in note for note in facts["notes"])
     notes = examined("partly_compiled")[1]["notes"]
     assert "parts of it are compiled (1), and stay so in every candidate" in notes
-
-
-def test_chance_is_not_taken_for_state(examined) -> None:
-    _, facts = examined("chance")
-    assert facts["nondeterministic"] and not facts["stateful"]
 
 
 def test_gradients_inside_are_allowed(examined) -> None:
@@ -108,17 +125,10 @@ def test_gradients_inside_are_allowed(examined) -> None:
     assert task_of(code, batch=2).check().value < 1e-6
 
 
-def test_rows_that_depend_on_one_another_have_no_other_batch(examined) -> None:
-    assert not examined("mixes_rows")[1]["resizable"]
-    assert examined("linear")[1]["resizable"]
-    assert not examined("recurrent")[1]["resizable"], "its first axis is the sequence"
-
-
 def test_images_in_a_list_are_no_batch_of_colours(examined) -> None:
     code, facts = examined("images")
     assert facts["batch"] is None and not facts["resizable"]
     assert task_of(code, batch=None).check().passed
-    assert examined("maps")[1]["batch"] == 2, "the first axis of maps in a list is one"
 
 
 def test_a_sequence_whose_state_goes_on_is_no_batch(examined) -> None:
@@ -133,19 +143,6 @@ def test_a_module_that_fixes_its_batch_runs_at_that_one(examined) -> None:
         _, facts = examined("fixed", batch=asked)
         found = facts["batch"], facts["resizable"], facts["of_one_size"]
         assert found == (batch, False, batch is not None)
-
-
-def test_a_module_that_fixes_its_batch_has_no_other_from_inputs_either(examined) -> None:
-    _, facts = examined("fixed_by_itself")
-    assert (facts["batch"], facts["resizable"]) == (2, False)
-
-
-def test_a_state_without_rows_is_no_batch(examined) -> None:
-    assert examined("policy")[1]["batch"] is None
-
-
-def test_a_builder_whose_decorator_fills_its_parameters_in_is_called(examined) -> None:
-    assert examined("of_width_4")[1]["batch"] == 2
 
 
 def test_a_module_that_keeps_its_results_is_noted(examined) -> None:
@@ -163,14 +160,6 @@ def test_a_distribution_is_compared_by_the_tensors_inside(examined) -> None:
     assert reference(code, 4, facts["guard"]).names == ["loc", "scale"]
     accuracy = task_of(code, "bf16").check()
     assert accuracy.passed and accuracy.value > 0
-
-
-def test_a_state_may_hold_other_things_than_tensors(examined) -> None:
-    assert examined("typed")[1]["convolves"]
-
-
-def test_a_module_that_casts_is_compared_with_fp32(examined) -> None:
-    assert examined("half_hidden")[1]["reference"] == "eager as written"
 
 
 @pytest.mark.parametrize(
@@ -281,7 +270,7 @@ def test_the_users_own_check_counts(examined, monkeypatch) -> None:
 
 def test_the_inputs_and_the_loss_of_a_training_with_data(tmp_path: Path) -> None:
     code = Code("torch", "trained:build", str(tmp_path), str(FIXTURES), train=True)
-    facts = WORKLOAD.consult("examine", code=code.as_text())
+    facts = facts_of(code)
     assert (facts["data"], facts["loss"]) == ("dataset", "output, batch")
     (given,) = facts["inputs"]
     assert (given["name"], given["shape"]) == ("0", [32, 4])
@@ -294,7 +283,7 @@ def test_an_archive_at_the_end_of_its_range_has_other_batches(tmp_path: Path) ->
     program = torch.export.export(torch.nn.Linear(3, 2), given, dynamic_shapes=(rows,))
     torch.export.save(program, tmp_path / "net.pt2")
     code = Code("torch", "net.pt2", str(tmp_path / "kept"), str(tmp_path))
-    facts = WORKLOAD.consult("examine", code=code.as_text())
+    facts = facts_of(code)
     assert (facts["batch"], facts["resizable"], facts["of_one_size"]) == (4, True, False)
 
 
@@ -302,7 +291,7 @@ def test_an_archive_in_training_mode_has_a_remedy(tmp_path: Path) -> None:
     program = torch.export.export(torch.nn.Dropout(), (torch.ones(4, 3),))
     torch.export.save(program, tmp_path / "net.pt2")
     code = Code("torch", "net.pt2", str(tmp_path / "kept"), str(tmp_path))
-    notes = WORKLOAD.consult("examine", code=code.as_text())["notes"]
+    notes = facts_of(code)["notes"]
     assert any(note.endswith("call eval() before torch.export") for note in notes)
 
 
@@ -313,23 +302,18 @@ def test_an_archive_in_training_mode_has_a_remedy(tmp_path: Path) -> None:
         ("frozen", "torch.jit.freeze(torch.jit.script(net.eval()))", False),
     ],
 )
-def test_a_module_without_another_mode_is_taken(
-    tmp_path: Path, name: str, made: str, is_graph: bool
-) -> None:
+def test_a_module_without_another_mode_is_taken(written, name, made, is_graph) -> None:
     text = "import torch\nnet, given = torch.nn.Linear(3, 2), (torch.ones(4, 3),)\n"
-    (tmp_path / f"{name}_net.py").write_text(f"{text}build = lambda: ({made}, given)\n")
-    code = Code("torch", f"{name}_net:build", str(tmp_path / "kept"), str(tmp_path))
-    facts = WORKLOAD.consult("examine", code=code.as_text())
+    code = written(f"{name}_net", f"{text}build = lambda: ({made}, given)\n")
+    facts = facts_of(code)
     assert (facts["graph"], facts["of_one_size"], facts["notes"]) == (is_graph, is_graph, [])
     assert task_of(code).check().value < 1e-6
 
 
-def test_an_output_that_holds_nan_is_named(tmp_path: Path) -> None:
+def test_an_output_that_holds_nan_is_named(written) -> None:
     text = "import torch\nbuild = lambda: (torch.nn.ReLU(), (torch.full((2, 3), torch.nan),))\n"
-    (tmp_path / "nan_net.py").write_text(text)
-    code = Code("torch", "nan_net:build", str(tmp_path / "kept"), str(tmp_path))
     with pytest.raises(WorkloadError, match=r"^its output holds NaN"):
-        WORKLOAD.consult("examine", code=code.as_text())
+        facts_of(written("nan_net", text))
 
 
 def test_complex_outputs_are_compared_as_numbers(examined) -> None:
@@ -337,11 +321,6 @@ def test_complex_outputs_are_compared_as_numbers(examined) -> None:
     assert facts["floor"] < 1e-5
     found = reference(code, 2, "inference_mode")
     assert found.judge(code, "fp32", [found.outputs[0] * 1.5]).value == pytest.approx(0.5)
-
-
-def test_an_output_that_is_the_state_is_seen_as_state(examined) -> None:
-    _, facts = examined("running", "states")
-    assert facts["stateful"] and not facts["nondeterministic"]
 
 
 @pytest.mark.parametrize("name", ["remembering", "remembering_a_token"])
@@ -393,34 +372,27 @@ def test_each_case_keeps_its_own_cache_and_shares_weights(examined) -> None:
 
 def test_the_users_check_rejects_in_torch(tmp_path: Path) -> None:
     code = Code("torch", "named:net", str(tmp_path), str(FIXTURES))
-    facts = WORKLOAD.consult("examine", code=code.as_text())
+    facts = facts_of(code)
     assert facts["checks"]
     with pytest.raises(WorkloadError, match="rejects it"):
         task_of(code, batch=1).check()
 
 
-def test_the_hash_of_the_code_is_that_of_the_file_that_defines_a_builder_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    package = tmp_path / "passes_on"
-    package.mkdir()
-    (package / "__init__.py").write_text("from .model import build\n")
+def test_the_hash_of_the_code_is_that_of_the_file_that_defines_a_builder_too(written) -> None:
     text = "import torch\ndef build(): return torch.nn.Linear(3, 2), torch.ones(1, 3)\n"
-    (package / "model.py").write_text(text)
-    code = Code("torch", "passes_on:build", f"{tmp_path}/kept", str(tmp_path))
-    before = WORKLOAD.consult("examine", code=code.as_text())["code_sha256"]
-    assert WORKLOAD.consult("examine", code=code.as_text())["code_sha256"] == before
-    (package / "model.py").write_text(f"{text}# another\n")
-    assert WORKLOAD.consult("examine", code=code.as_text())["code_sha256"] != before
+    written("defines_it", text)
+    code = written("passes_on", "from defines_it import build\n")
+    before = facts_of(code)["code_sha256"]
+    assert facts_of(code)["code_sha256"] == before
+    written("defines_it", f"{text}# another\n")
+    assert facts_of(code)["code_sha256"] != before
 
 
-def test_the_hash_of_the_code_is_that_of_its_classes_too(tmp_path: Path) -> None:
+def test_the_hash_of_the_code_is_that_of_its_classes_too(written) -> None:
     text = "import torch\nclass Net(torch.nn.Linear): pass\n"
-    (tmp_path / "far_nets.py").write_text(text)
+    written("far_nets", text)
     build = "import torch, far_nets\ndef build(): return far_nets.Net(3, 2), torch.ones(1, 3)\n"
-    (tmp_path / "far_build.py").write_text(build)
-    code = Code("torch", "far_build:build", f"{tmp_path}/kept", str(tmp_path))
-    before = WORKLOAD.consult("examine", code=code.as_text())["code_sha256"]
-    (tmp_path / "far_nets.py").write_text(f"{text}# another\n")
-    assert WORKLOAD.consult("examine", code=code.as_text())["code_sha256"] != before
+    code = written("far_build", build)
+    before = facts_of(code)["code_sha256"]
+    written("far_nets", f"{text}# another\n")
+    assert facts_of(code)["code_sha256"] != before

@@ -14,7 +14,7 @@ from checking import fails_with
 
 from workbench.contract import Case, Setup, WorkloadError
 from workbench.records.code import CodeFacts
-from workbench.worker.code import FUNCTION, Code
+from workbench.worker.code import FUNCTION
 from workloads.own import function
 from workloads.own.plain import WRONG
 from workloads.own.save import save
@@ -89,17 +89,9 @@ def test_an_iterator_is_made_anew_for_each_call_and_is_no_result(code) -> None:
 @pytest.mark.parametrize(
     ("name", "error", "says"),
     [
-        (
-            "of_a_tuple",
-            "bad_input",
-            "Python cannot list the arguments of works:of_a_tuple.inputs",
-        ),
+        ("of_a_tuple", "bad_input", "Python cannot list the arguments of works:of_a_tuple.inputs"),
         ("of_c", "bad_input", "Python cannot list the arguments of works:of_c"),
-        (
-            "of_a_range",
-            "bad_input",
-            "Python cannot list the arguments of works:of_a_range.inputs",
-        ),
+        ("of_a_range", "bad_input", "Python cannot list the arguments of works:of_a_range.inputs"),
         ("two", "bad_input", "works:two cannot be called: missing a required argument: 'b'"),
         ("lazy", "bad_input", "works:lazy returns before its work is done"),
         ("promises", "bad_input", "works:promises returns before its work is done"),
@@ -244,11 +236,10 @@ print(found.value, found.reference)
     ],
 )
 def test_what_a_module_draws_at_import_is_the_same_in_a_second_process_or_is_not_compared(
-    tmp_path, draws: str, reference: str
+    written, draws: str, reference: str
 ) -> None:
-    text = f"import numpy as np\nDRAWN = {draws}\ndef work(): return DRAWN.sum()\n"
-    (tmp_path / "draws_at_import.py").write_text(text)
-    of = Code(FUNCTION, "draws_at_import:work", str(tmp_path), str(tmp_path))
+    text = f"import numpy as np\nDRAWN = {draws}\ndef build(): return DRAWN.sum()\n"
+    of = written("draws_at_import", text, kind=FUNCTION)
     for _ in range(2):
         command = [sys.executable, "-c", ASKED, of.as_text()]
         answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
@@ -293,12 +284,11 @@ def test_facts_hold_hashes_and_no_precision(code) -> None:
     assert _facts(code("works:keywords", batch=2)).batch == 2
 
 
-def test_the_hash_of_an_object_that_is_called_is_that_of_its_module(tmp_path) -> None:
-    file, text = tmp_path / "partly.py", "import functools\nwork = functools.partial(sum, (1, 2))\n"
-    file.write_text(text)
-    own = Code(FUNCTION, "partly:work", str(tmp_path), str(tmp_path))
+def test_the_hash_of_an_object_that_is_called_is_that_of_its_module(written) -> None:
+    text = "import functools\nbuild = functools.partial(sum, (1, 2))\n"
+    own = written("partly", text, kind=FUNCTION)
     before = _facts(own).code_sha256
-    file.write_text(f"{text}# another\n")
+    written("partly", f"{text}# another\n")
     assert _facts(own).code_sha256 != before
 
 

@@ -3,9 +3,11 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -18,6 +20,7 @@ from workloads.own.workload import WORKLOAD
 
 ROOT = Path(__file__).parents[4]
 FIXTURES = ROOT / "tests" / "fixtures" / "own"
+EAGER = Case("own", "cpu", "torch", "fp32", threads=1, batch=4)
 
 
 @pytest.fixture
@@ -35,12 +38,9 @@ def code(tmp_path: Path) -> Iterator[Code]:
 def test_a_compiled_module_answers_as_eager_does(code: Code, monkeypatch) -> None:
     # The compiler itself takes many seconds; this captures and lowers the graph as it does.
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
-    case = Case("own", "cpu", "torch", "fp32", threads=1, batch=4, mode="compile")
     setup = Setup(files={"code": code.as_text()})
-    task: Any = WORKLOAD.prepare(case, setup)
-    eager = inference.ModuleTask(
-        Case("own", "cpu", "torch", "fp32", threads=1, batch=4), setup, code
-    )
+    task: Any = WORKLOAD.prepare(replace(EAGER, mode="compile"), setup)
+    eager = inference.ModuleTask(EAGER, setup, code)
     assert task.model is not eager.model
     assert (task.within, eager.within) == ("no_grad", "inference_mode")
     assert task.check().value <= task.check().limit < 2e-4
@@ -49,20 +49,14 @@ def test_a_compiled_module_answers_as_eager_does(code: Code, monkeypatch) -> Non
 
 
 def test_a_call_that_fails_late_is_named(code: Code, monkeypatch: pytest.MonkeyPatch) -> None:
-    case = Case("own", "cpu", "torch", "fp32", threads=1, batch=4)
-    task: Any = WORKLOAD.prepare(case, Setup(files={"code": code.as_text()}))
-
-    def fail(*_: object, **__: object) -> None:
-        raise RuntimeError("worn out")
-
-    monkeypatch.setattr(task, "model", fail)
+    task: Any = WORKLOAD.prepare(EAGER, Setup(files={"code": code.as_text()}))
+    monkeypatch.setattr(task, "model", Mock(side_effect=RuntimeError("worn out")))
     with fails_with("user_code", "modules:picture: RuntimeError: worn out"):
         task.step()
 
 
 def test_an_error_of_the_check_is_named_as_its_own(code: Code, monkeypatch) -> None:
-    case = Case("own", "cpu", "torch", "fp32", threads=1, batch=4)
-    task: Any = WORKLOAD.prepare(case, Setup(files={"code": code.as_text()}))
+    task: Any = WORKLOAD.prepare(EAGER, Setup(files={"code": code.as_text()}))
     monkeypatch.setattr(task, "check_output", lambda output: output["logits"] > 0)
     with pytest.raises(WorkloadError, match=r"^check of modules:picture: RuntimeError: Boolean"):
         task.check()

@@ -76,8 +76,7 @@ def test_what_torch_says_without_a_gpu_or_torchrun_has_a_remedy(message: str, re
 
 
 @pytest.mark.parametrize(
-    "words",
-    ["train.py: error: unrecognized arguments: --lrr", "Error: Missing option '--hidden'."],
+    "words", ["train.py: error: unrecognized arguments: --lrr", "Error: Missing option '--hidden'."]
 )
 def test_the_last_line_of_the_log_says_which_argument_is_wrong(
     tmp_path, monkeypatch, words

@@ -1,30 +1,21 @@
-"""A user's module: how it is built, called, copied and shared between workers."""
+"""A user's module: how it is built, called, copied and shared between workers, and its inputs."""
 
 import importlib
 import sys
 import warnings
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
+import trees
 from checking import fails_with
 
 from workbench.contract import WorkloadError
 from workbench.worker.code import Code
 from workloads.own.reference import call
-from workloads.own.subject import Subject, _are_equal, built, hash_of, subject_of
-from workloads.own.tree import Example
-
-FIXTURES = Path(__file__).parents[3] / "fixtures" / "own"
-
-
-def own(name: str, folder: Path, **options) -> Code:
-    return Code("torch", f"modules:{name}", str(folder), str(FIXTURES), **options)
-
-
-@pytest.fixture
-def code(tmp_path: Path):
-    return lambda name, **options: own(name, tmp_path, **options)
+from workloads.own.subject import Subject, _are_equal, as_example, built, hash_of, subject_of
+from workloads.own.tree import Example, mapped, tensors
 
 
 class OnGpu(torch.Tensor):
@@ -46,8 +37,8 @@ def test_weights_that_the_first_worker_has_on_a_gpu_are_compared() -> None:
     assert _are_equal(weight, torch.ones(2))
 
 
-def test_a_builder_may_return_module_args_and_keywords(code) -> None:
-    one = subject_of(code("keywords"))
+def test_a_builder_may_return_module_args_and_keywords(net) -> None:
+    one = subject_of(net("keywords"))
     example = one.example(None)
     assert list(example.tensors()) == ["0", "scale"]
     assert call(one.copy(), example).tolist() == [[2.0, 2.0]] * 3
@@ -65,49 +56,49 @@ class TrainsItself(torch.nn.Linear):
         return positive - negative
 
 
-def test_a_module_whose_train_is_no_mode_is_refused_with_the_remedy(code) -> None:
+def test_a_module_whose_train_is_no_mode_is_refused_with_the_remedy(net) -> None:
     with fails_with("user_code", "missing 1 required positional", hint="another name"):
-        Subject(code("keywords"), TrainsItself(2, 2), None)
+        Subject(net("keywords"), TrainsItself(2, 2), None)
 
 
 @pytest.mark.parametrize(("train", "made"), [(False, "return (module, args)"), (True, "dataset()")])
-def test_missing_inputs_have_a_remedy_that_fits(code, train: bool, made: str) -> None:
+def test_missing_inputs_have_a_remedy_that_fits(net, train: bool, made: str) -> None:
     with fails_with("bad_input", "gives no inputs", hint=made):
-        subject_of(code("without_inputs", train=train)).example(None)
+        subject_of(net("without_inputs", train=train)).example(None)
 
 
-def test_the_module_is_evaluated_with_dropout_off(code) -> None:
-    one = subject_of(code("picture"))
+def test_the_module_is_evaluated_with_dropout_off(net) -> None:
+    one = subject_of(net("picture"))
     assert one.was_training
     assert not any(part.training for part in one.module.modules())
-    assert any(part.training for part in subject_of(code("picture", train=True)).module.modules())
+    assert any(part.training for part in subject_of(net("picture", train=True)).module.modules())
 
 
-def test_another_worker_gets_the_same_weights_and_inputs(code, tmp_path: Path) -> None:
-    first = subject_of(code("picture"))
+def test_another_worker_gets_the_same_weights_and_inputs(net) -> None:
+    first = subject_of(net("picture"))
     given = first.example(4)
     torch.manual_seed(99)
-    other = Subject(code("picture"), *built(code("picture", seed=7), first._build, "cpu"))
+    other = Subject(net("picture"), *built(net("picture", seed=7), first._build, "cpu"))
     assert torch.equal(other.module.head.weight, first.module.head.weight)
     assert hash_of(other.example(4)) == hash_of(given)
 
 
-def test_a_builder_of_another_module_each_time_is_refused(code, tmp_path: Path) -> None:
-    subject_of(code("picture"))
+def test_a_builder_of_another_module_each_time_is_refused(net) -> None:
+    subject_of(net("picture"))
     with fails_with("bad_input", "builds another module each time"):
-        Subject(code("picture"), torch.nn.Linear(2, 2), None)
+        Subject(net("picture"), torch.nn.Linear(2, 2), None)
 
 
-def test_a_device_is_passed_to_the_builder_that_takes_it(code) -> None:
-    one = subject_of(code("on_device"))
+def test_a_device_is_passed_to_the_builder_that_takes_it(net) -> None:
+    one = subject_of(net("on_device"))
     with warnings.catch_warnings(action="ignore"):  # weights have no values there
         made = one.on(torch.device("meta"))
     assert made.where.device.type == "meta"
     assert one.on(torch.device("cpu")).where.device.type == "cpu"
 
 
-def test_copies_share_no_weights(code) -> None:
-    one = subject_of(code("picture"))
+def test_copies_share_no_weights(net) -> None:
+    one = subject_of(net("picture"))
     copy = one.copy()
     with torch.no_grad():
         copy.head.weight.zero_()
@@ -122,17 +113,22 @@ def test_copies_share_no_weights(code) -> None:
         ("leaves", "user_code", "SystemExit"),
     ],
 )
-def test_a_builder_that_fails_says_so_in_a_line(code, name, code_word, says) -> None:
+def test_a_builder_that_fails_says_so_in_a_line(net, name, code_word, says) -> None:
     with fails_with(code_word, says):
-        subject_of(code(name))
+        subject_of(net(name))
 
 
-def test_a_named_module_has_its_inputs_next_to_it(tmp_path: Path) -> None:
-    one = subject_of(Code("torch", "named:net", str(tmp_path), str(FIXTURES)))
+def test_a_named_module_has_its_inputs_next_to_it(code) -> None:
+    one = subject_of(code("named:net", "torch"))
     assert one.takes_batch
     assert one.example(4).args[0].shape == (4, 6)
 
 
+PLAIN = """
+import torch
+def build(): return torch.nn.Linear(3, 2)
+def inputs(batch): return torch.ones(batch, 3)
+"""
 RECURRENT = """
 import torch
 def build(): return torch.nn.LSTM(8, 16)
@@ -163,13 +159,8 @@ def inputs(batch): return torch.ones(batch, 6)
 """
 
 
-def written(tmp_path: Path, name: str, text: str, **options) -> Subject:
-    (tmp_path / f"{name}.py").write_text(text)
-    return subject_of(Code("torch", f"{name}:build", f"{tmp_path}/kept", str(tmp_path), **options))
-
-
-def test_inputs_whose_first_axes_differ_make_batches_all_the_same(tmp_path: Path) -> None:
-    one = written(tmp_path, "recurrent", RECURRENT)
+def test_inputs_whose_first_axes_differ_make_batches_all_the_same(written) -> None:
+    one = subject_of(written("recurrent", RECURRENT))
     assert one.own_batch == 1
     assert one.example(3).args[0].shape == (20, 3, 8)
 
@@ -178,34 +169,34 @@ def test_inputs_whose_first_axes_differ_make_batches_all_the_same(tmp_path: Path
     ("name", "made"),
     [("by_time", "torch.randn(20, batch, 8)"), ("listed", "([torch.ones(3, 8)] * batch,)")],
 )
-def test_inputs_whose_first_axis_is_no_batch_make_batches_too(tmp_path, name, made) -> None:
+def test_inputs_whose_first_axis_is_no_batch_make_batches_too(written, name, made) -> None:
     text = "import torch\ndef build(): return torch.nn.LSTM(8, 16)\n"
-    one = written(tmp_path, name, f"{text}def inputs(batch): return {made}\n")
+    one = subject_of(written(name, f"{text}def inputs(batch): return {made}\n"))
     assert one.own_batch == 1
     one.example(5)
 
 
-def test_inputs_that_ignore_their_batch_are_refused_although_an_axis_has_its_size(tmp_path) -> None:
+def test_inputs_that_ignore_their_batch_are_refused_although_an_axis_has_its_size(written) -> None:
     text = "import torch\ndef build(): return torch.nn.Flatten()\n"
-    one = written(tmp_path, "ignoring", f"{text}def inputs(batch): return torch.ones(8, 1, 4)\n")
+    one = subject_of(written("ignoring", f"{text}def inputs(batch): return torch.ones(8, 1, 4)\n"))
     with pytest.raises(WorkloadError, match=r"inputs\(1\) of .* makes a batch of 8"):
         one.example(1)
 
 
-def test_what_only_has_the_name_of_a_part_is_none(tmp_path: Path) -> None:
-    one = written(tmp_path, "named_alike", NAMED_ALIKE)
+def test_what_only_has_the_name_of_a_part_is_none(written) -> None:
+    one = subject_of(written("named_alike", NAMED_ALIKE))
     assert not one.takes_batch and one.own_batch == 4
     assert all(one.part(name) is None for name in ("inputs", "dataset", "loader"))
 
 
-def test_a_method_is_no_part_but_a_static_one_is(tmp_path: Path) -> None:
-    one = written(tmp_path, "with_methods", WITH_METHODS)
+def test_a_method_is_no_part_but_a_static_one_is(written) -> None:
+    one = subject_of(written("with_methods", WITH_METHODS))
     assert one.part("loss") is None
     assert one.example(3).args[0].shape == (3, 6)
 
 
-def test_a_module_that_is_built_again_trains_what_its_builder_trains(tmp_path: Path) -> None:
-    one = written(tmp_path, "partly_frozen", PARTLY_FROZEN, train=True)
+def test_a_module_that_is_built_again_trains_what_its_builder_trains(written) -> None:
+    one = subject_of(written("partly_frozen", PARTLY_FROZEN, train=True))
     assert [part.training for part in one._built_again("cpu")] == [True, False]
 
 
@@ -226,8 +217,8 @@ def build():
 """
 
 
-def test_a_module_with_its_own_ways_of_saving_and_training_is_taken(tmp_path: Path) -> None:
-    one = written(tmp_path, "odd", ODD)
+def test_a_module_with_its_own_ways_of_saving_and_training_is_taken(written) -> None:
+    one = subject_of(written("odd", ODD))
     assert not one.module.training
     again = Subject(one.code, one.module, None)
     assert again.module is one.module
@@ -252,20 +243,17 @@ def test_what_a_script_left_in_plain_attributes_goes_to_the_device_too(tmp_path:
     assert one.module.mask.device.type == "cpu"
 
 
-def test_a_named_module_that_cannot_be_copied_is_refused(code) -> None:
-    one = subject_of(code("holds_a_lock"))
+def test_a_named_module_that_cannot_be_copied_is_refused(net) -> None:
+    one = subject_of(net("holds_a_lock"))
     of_a_script = Subject(one.code, one.module, None)
     for each in (one, of_a_script):
         with fails_with("bad_input", r"cannot be copied, .* '_thread.lock' object$"):
             each.copy()
 
 
-def test_a_copy_that_finds_no_memory_is_no_fault_of_the_module(code, monkeypatch) -> None:
-    def full(_: object) -> None:
-        raise MemoryError
-
-    one = subject_of(code("holds_a_lock"))
-    monkeypatch.setattr("workloads.own.subject.copy.deepcopy", full)
+def test_a_copy_that_finds_no_memory_is_no_fault_of_the_module(net, monkeypatch) -> None:
+    one = subject_of(net("holds_a_lock"))
+    monkeypatch.setattr("workloads.own.subject.copy.deepcopy", Mock(side_effect=MemoryError))
     with pytest.raises(MemoryError):
         one.copy()
 
@@ -286,24 +274,17 @@ def build(device):
 """
 
 
-def test_a_module_is_built_again_at_home_and_with_the_same_buffers(tmp_path: Path) -> None:
+def test_a_module_is_built_again_at_home_and_with_the_same_buffers(written) -> None:
     home = "cpu:0"  # another name of the CPU
-    code = Code("torch", "built_at_home:build", f"{tmp_path}/kept", str(tmp_path), home=home)
-    (tmp_path / "built_at_home.py").write_text(BUILT_AT_HOME)
-    one = subject_of(code)
+    one = subject_of(written("built_at_home", BUILT_AT_HOME, home=home))
     fresh = one.copy()
     assert one.namespace.asked == [home, home]
     assert fresh is not one.module and torch.equal(fresh.drawn, one.module.drawn)
 
 
 def test_functions_next_to_a_builder_that_a_package_passes_on_are_found(tmp_path: Path) -> None:
-    package = tmp_path / "shop_package"
-    package.mkdir()
-    (package / "__init__.py").write_text("from .model import build\n")
-    (package / "model.py").write_text(
-        "import torch\ndef build(): return torch.nn.Linear(3, 2)\n"
-        "def inputs(batch): return torch.ones(batch, 3)\n"
-    )
+    files = {"__init__.py": "from .model import build\n", "model.py": PLAIN}
+    trees.written(tmp_path / "shop_package", files)
     code = Code("torch", "shop_package:build", str(tmp_path), str(tmp_path))
     assert subject_of(code).example(5).args[0].shape == (5, 3)
 
@@ -312,21 +293,21 @@ def test_functions_next_to_a_builder_that_a_package_passes_on_are_found(tmp_path
     ("made", "says"),
     [("LazyLinear(3)", "lazy parameters"), ("Linear(3, 3, device='meta')", "without values")],
 )
-def test_weights_without_values_are_refused(tmp_path: Path, made: str, says: str) -> None:
+def test_weights_without_values_are_refused(written, made: str, says: str) -> None:
     text = f"import torch\ndef build(): return torch.nn.{made}, (torch.ones(1, 3),)\n"
     with fails_with("bad_input", says, hint=True):
-        written(tmp_path, f"empty_{made[:4]}", text)
+        subject_of(written(f"empty_{made[:4]}", text))
 
 
 @pytest.mark.parametrize("method", ["train", "to"])
-def test_a_module_that_refuses_its_mode_or_place_is_named(tmp_path: Path, method: str) -> None:
+def test_a_module_that_refuses_its_mode_or_place_is_named(written, method: str) -> None:
     text = f"""import torch
 class Net(torch.nn.Linear):
     def {method}(self, *given): raise ValueError("not for 8-bit models")
 def build(): return Net(3, 3), (torch.ones(1, 3),)
 """
     with fails_with("user_code", f"refuses_{method}:build: ValueError: not for"):
-        written(tmp_path, f"refuses_{method}", text)
+        subject_of(written(f"refuses_{method}", text))
 
 
 def test_a_pickle_finds_its_classes_in_the_folder(tmp_path: Path, monkeypatch) -> None:
@@ -341,9 +322,122 @@ def test_a_pickle_finds_its_classes_in_the_folder(tmp_path: Path, monkeypatch) -
 
 
 @pytest.mark.parametrize("made", ["(i for i in range(3))", "threading.Lock()"])
-def test_inputs_that_no_other_process_can_get_are_refused(code, made: str, tmp_path: Path) -> None:
+def test_inputs_that_no_other_process_can_get_are_refused(written, made: str) -> None:
     text = "import threading\nimport torch\ndef build(): return torch.nn.Identity()\n"
     text += f"def inputs(): return {made}\n"
-    one = written(tmp_path, f"unpicklable_{made[1:5]}".strip(), text)
+    one = subject_of(written(f"unpicklable_{made[1:5]}".strip(), text))
     with fails_with("bad_input", "cannot be handed to other processes: ", hint="return tensors"):
         one.example(None)
+
+
+def test_a_batch_repeats_or_leaves_out_rows(net) -> None:
+    one = subject_of(net("mixes_rows"))
+    rows = one.example(None).args[0]
+    assert one.own_batch == 4
+    assert torch.equal(one.example(2).args[0], rows[:2])
+    assert torch.equal(one.example(6).args[0], torch.cat([rows, rows[:2]]))
+
+
+def test_inputs_of_the_builder_make_every_batch(net) -> None:
+    one = subject_of(net("linear"))
+    assert one.takes_batch and one.own_batch == 1
+    assert one.example(5).args[0].shape == (5, 6)
+
+
+def test_inputs_without_a_common_axis_have_one_batch_only(net) -> None:
+    one = subject_of(net("unlike_axes"))
+    assert one.own_batch is None
+    with pytest.raises(WorkloadError, match="share no first axis"):
+        one.example(3)
+
+
+@pytest.mark.parametrize(
+    ("given", "args", "kwargs"),
+    [
+        (3, (3,), {}),
+        ((1, 2), (1, 2), {}),
+        ({"x": 1}, (), {"x": 1}),
+        (((1, 2), {"y": 3}), (1, 2), {"y": 3}),
+    ],
+)
+def test_what_inputs_returns_becomes_arguments(given, args, kwargs) -> None:
+    assert as_example(given) == Example(args, kwargs)
+
+
+@pytest.mark.parametrize(
+    ("forward", "is_argument"),
+    [
+        (lambda features, **more: 0, True),  # as that of SentenceTransformer
+        (lambda x: 0, False),  # y is the target
+        (lambda **named: 0, False),
+        (lambda first, x, y: 0, False),
+    ],
+)
+def test_a_dictionary_whose_keys_no_parameter_has_is_one_argument(forward, is_argument) -> None:
+    given = {"x": 1, "y": 2}
+    wanted = Example((given,), {}) if is_argument else Example((), given)
+    assert as_example(given, forward) == wanted
+
+
+def test_tensors_are_found_in_every_container(net) -> None:
+    one = subject_of(net("containers"))
+    output = call(one.copy(), one.example(None))
+    assert list(tensors(output)) == ["0", "1.first", "1.rest.0", "1.rest.1.last"]
+    doubled = mapped(output, lambda tensor: 2 * tensor)
+    assert type(doubled) is type(output)
+    assert torch.equal(doubled.parts.rest[1]["last"], 2 * output.parts.rest[1]["last"])
+    assert doubled.mean is not output.mean
+
+
+def test_the_hash_sees_values_types_and_shapes() -> None:
+    ones = Example((torch.ones(2, 3),), {})
+    hashes = {
+        hash_of(ones),
+        hash_of(Example((torch.ones(3, 2),), {})),
+        hash_of(Example((torch.ones(2, 3, dtype=torch.bfloat16),), {})),
+        hash_of(Example((torch.ones(2, 3),), {"mask": torch.tensor(True)})),
+        hash_of(ones.mapped(lambda tensor: tensor + 1e-6)),
+    }
+    assert len(hashes) == 5
+    assert hash_of(Example((torch.ones(2, 3),), {})) == hash_of(ones)
+
+
+def test_inputs_without_a_parameter_have_their_own_batch(net) -> None:
+    one = subject_of(net("fixed_inputs"))
+    assert one.own_batch == 5 and not one.takes_batch
+    assert one.example(7).args[0].shape == (7, 6)
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        "partial(torch.randn, 5, 6)",  # a builtin, which has no signature
+        "lambda device: torch.randn(5, 6, device=device)",
+        "lambda *, batch=5: torch.randn(batch, 6)",
+    ],
+)
+def test_inputs_that_take_no_batch_by_position_have_their_own(written, inputs: str) -> None:
+    text = "import torch\nfrom functools import partial\nbuild = lambda: torch.nn.Linear(6, 2)\n"
+    one = subject_of(written(f"net_of_five_{len(inputs)}", f"{text}inputs = {inputs}\n"))
+    assert one.own_batch == 5 and not one.takes_batch
+
+
+def test_inputs_of_another_batch_than_asked_are_refused(net) -> None:
+    with pytest.raises(WorkloadError, match=r"inputs\(3\) of .* makes a batch of 4"):
+        subject_of(net("wrong_batch")).example(3)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "options", "batch"),
+    [
+        ("batch", {}, 1),
+        ("batch", {"train": True}, 32),
+        ("batch=6", {"train": True}, 6),
+        ("batch=6", {"batch": 4}, 4),
+    ],
+)
+def test_inputs_are_made_at_the_batch_that_is_asked_for_at_their_own_or_at_a_usual_one(
+    written, parameter: str, options: dict[str, int], batch: int
+) -> None:
+    text = PLAIN.replace("inputs(batch)", f"inputs({parameter})")
+    assert subject_of(written(f"net_of_{batch}", text, **options)).own_batch == batch

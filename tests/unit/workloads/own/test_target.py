@@ -1,5 +1,6 @@
 """Names of the user's objects, and errors of the user's code."""
 
+import statistics
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -31,8 +32,6 @@ def test_a_dotted_attribute_of_a_module_is_found(code) -> None:
     ],
 )
 def test_a_wrong_name_is_one_line_with_near_ones(code, target: str, text: str, hint: str) -> None:
-    import statistics
-
     assert statistics.mean, "loaded, as in a worker"
     with fails_with("bad_target", text, hint=hint):
         resolve(code(target))
@@ -101,9 +100,7 @@ def test_errors_of_the_users_code_have_a_code(error: BaseException, code: str) -
         ("a part fails", None, "a part fails"),
     ],
 )
-def test_the_error_that_caused_another_is_named(
-    text: str, cause: Exception | None, says: str
-) -> None:
+def test_the_error_that_caused_another_is_named(text, cause, says) -> None:
     with pytest.raises(WorkloadError) as caught, user_errors("work"):
         raise RuntimeError(text) from cause
     assert says in str(caught.value)

@@ -11,14 +11,8 @@ from typing import Any
 import pytest
 import torch
 from checking import fails_with
-from own_training import (
-    BATCH,
-    Numbers,
-    examined,
-    supervised,
-    task_of,
-)
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset
+from own_training import BATCH, Numbers, examined, supervised, task_of
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset
 
 from workloads.own.training_parts import TrainingParts
 
@@ -141,17 +135,12 @@ def test_a_loader_process_that_dies_is_one_line(tmp_path: Path) -> None:
     assert multiprocessing.active_children() == []
 
 
-class Stream(torch.utils.data.IterableDataset):
-    def __iter__(self) -> Any:
-        return iter([(torch.ones(3), 1)] * 4 * BATCH)
-
-
 @pytest.mark.parametrize(
     ("name", "held"),
     [
         ("dataset", Numbers()),
-        ("loader", torch.utils.data.DataLoader(Numbers(), 2)),
-        ("dataset", Stream()),
+        ("loader", DataLoader(Numbers(), 2)),
+        ("dataset", Ten()),
     ],
     ids=["dataset", "loader", "stream"],
 )
@@ -164,7 +153,7 @@ def test_data_may_be_an_object_instead_of_a_function(name: str, held: Any) -> No
     assert (parts.data, values.shape, kinds.shape) == ("dataset", (BATCH, 3), (BATCH,))
 
 
-class Opened(torch.utils.data.Dataset[float]):
+class Opened(Dataset[float]):
     """Knows whether the process that reads it was prepared."""
 
     was = False
