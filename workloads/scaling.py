@@ -100,11 +100,9 @@ class Scaling(Workload):
     def prepare(self, case: Case, setup: Setup) -> Task:
         world = world_of(case)
         if (case.batch or 1) % world:
-            raise WorkloadError(
-                f"a batch of {case.batch} does not divide into {world} equal shares",
-                code="bad_input",
-                hint=f"choose a --batch that is a multiple of {world}",
-            )
+            text = f"a batch of {case.batch} does not divide into {world} equal shares"
+            hint = f"choose a --batch that is a multiple of {world}"
+            raise WorkloadError(text, code="bad_input", hint=hint)
         if case.backend == "tensorflow":
             return Mirrored(case, setup, MOST_CPU_RANKS)
         if world > 1:
@@ -238,12 +236,10 @@ class RanksTimer(DeviceTimer):
 
 def _require_gpus(case: Case, world: int) -> None:
     device_of(case)
-    if torch.cuda.device_count() < world:
-        raise WorkloadError(
-            f"{world} ranks need a CUDA device each, but torch finds {torch.cuda.device_count()}",
-            code="no_device",
-            hint="omit --set world=..., or start workbench on several machines with torchrun",
-        )
+    if (found := torch.cuda.device_count()) < world:
+        text = f"{world} ranks need a CUDA device each, but torch finds {found}"
+        hint = "omit --set world=..., or start workbench on several machines with torchrun"
+        raise WorkloadError(text, code="no_device", hint=hint)
 
 
 WORKLOAD = Scaling()

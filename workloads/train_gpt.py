@@ -78,11 +78,9 @@ class TrainGpt(Workload):
     def prepare(self, case: Case, setup: Setup) -> Task:
         width, length = int(case.params["width"]), int(case.params["tokens"])
         if width % HEAD:
-            raise WorkloadError(
-                f"a width of {width} is not a multiple of {HEAD}, the width of a head",
-                code="bad_input",
-                hint=f"use --set width={width + HEAD - width % HEAD}",
-            )
+            text = f"a width of {width} is not a multiple of {HEAD}, the width of a head"
+            hint = f"use --set width={width + HEAD - width % HEAD}"
+            raise WorkloadError(text, code="bad_input", hint=hint)
         require_batch(case, (STREAM - 1) // length, f"sequences of {length} tokens")
         return GptTraining(case, setup)
 

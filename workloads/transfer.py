@@ -85,10 +85,8 @@ class Transfer(Workload):
     def prepare(self, case: Case, setup: Setup) -> Task:
         direction = str(case.params["direction"])
         if case.mode is not None and direction in ("within", "peer"):
-            raise WorkloadError(
-                f"{direction} uses no host memory, so {case.mode} has no meaning",
-                hint="use the candidate without a mode",
-            )
+            text = f"{direction} uses no host memory, so {case.mode} has no meaning"
+            raise WorkloadError(text, hint="use the candidate without a mode")
         return TransferTask(case, setup)
 
 
@@ -142,11 +140,8 @@ class TransferTask(TorchTask):
     def _second(self) -> Any:
         count = self.library.device_count() if self.on_gpu else 0
         if count < 2:
-            raise WorkloadError(
-                "there is no second GPU",
-                code="no_device",
-                hint="use direction=within to copy within one GPU",
-            )
+            hint = "use direction=within to copy within one GPU"
+            raise WorkloadError("there is no second GPU", code="no_device", hint=hint)
         return torch.device(self.device.type, ((self.device.index or 0) + 1) % count)
 
     def step(self) -> None:

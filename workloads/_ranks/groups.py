@@ -116,11 +116,9 @@ class RankGroup:
                     self._admit(*listener.accept(), token)
                 except TimeoutError:
                     absent = [str(i) for i, r in enumerate(self.ranks) if r.channel is None]
-                    raise WorkloadError(
-                        f"no word from rank {', '.join(absent)} within {JOIN_S:.0f} s",
-                        code="rank_missing",
-                        hint="start every rank with the same command, by torchrun or srun",
-                    ) from None
+                    text = f"no word from rank {', '.join(absent)} within {JOIN_S:.0f} s"
+                    hint = "start every rank with the same command, by torchrun or srun"
+                    raise WorkloadError(text, code="rank_missing", hint=hint) from None
 
     def _admit(self, channel: socket.socket, _: Any, token: str) -> None:
         channel.settimeout(10.0)
@@ -256,9 +254,8 @@ def enter(size: int, device: str) -> RankGroup:
     """A group of at least `size` ranks from `device` on: an open one, if it is large enough."""
     launch = launch_of(os.environ)
     if launch is not None and size > launch.size:
-        raise WorkloadError(
-            f"{launch.launcher} started {launch.size} ranks, not {size}", code="bad_input"
-        )
+        text = f"{launch.launcher} started {launch.size} ranks, not {size}"
+        raise WorkloadError(text, code="bad_input")
     for group in _groups:
         # A launcher's ranks cannot be started again, even if they failed.
         if launch is not None or (group.device == device and len(group.ranks) >= size):

@@ -247,12 +247,9 @@ class TorchProduct(TorchTask):
         except (RuntimeError, ValueError) as error:
             if is_out_of_memory(error):
                 raise
-            raise WorkloadError(
-                f"torch cannot multiply these matrices in {self.computed}:"
-                f" {str(error).splitlines()[0]}",
-                code="unsupported_precision",
-                hint=SIZES[self.computed],
-            ) from error
+            kind, why = self.computed, str(error).splitlines()[0]
+            text = f"torch cannot multiply these matrices in {kind}: {why}"
+            raise WorkloadError(text, code="unsupported_precision", hint=SIZES[kind]) from error
         self.finish()
 
     def step(self) -> None:

@@ -120,11 +120,9 @@ class TorchTask(Task):
         on_cuda = self.device.type == "cuda"
         missing = [mode for mode in self.modes if mode in ON_CUDA_ONLY and not on_cuda]
         if missing:
-            where = self.device.type.upper()
-            raise WorkloadError(
-                f"mode {missing[0]} needs a CUDA device, and {case.device} computes on the {where}",
-                hint="choose another --mode here",
-            )
+            where = f"{case.device} computes on the {self.device.type.upper()}"
+            text = f"mode {missing[0]} needs a CUDA device, and {where}"
+            raise WorkloadError(text, hint="choose another --mode here")
 
     def laid_out(self, network: Any) -> Any:
         """The network in the layout of the case: channels last in mode "nhwc"."""
