@@ -21,7 +21,6 @@ from workbench.contract import (
     Work,
     Workload,
     WorkloadError,
-    kind_of,
 )
 from workbench.worker.launcher import launch_of, ranks_here
 from workbench.worker.libraries import torch
@@ -206,7 +205,7 @@ class DataParallel(Task):
     def memory_peak_bytes(self) -> int | None:
         """The largest peak of a GPU, or the sum of all ranks that share a CPU's memory."""
         peaks: list[int] = self.ask("memory_peak")
-        return sum(peaks) if kind_of(self.case.device).on_host else max(peaks)
+        return sum(peaks) if self.case.computes_on == "cpu" else max(peaks)
 
     def check(self) -> Accuracy:
         return judge(self.case, self.seed, self.ask("trial", samples=checked(self.case)))

@@ -14,7 +14,6 @@ from workbench.contract import (
     Work,
     Workload,
     WorkloadError,
-    kind_of,
 )
 from workbench.worker.libraries import torch
 
@@ -70,7 +69,7 @@ class Transfer(Workload):
         size = float(elements_of(case) * FLOAT_BYTES)
         copied = size * len(ways)
         ends = [end for way in ways for end in way]
-        on_device = len(ends) if kind_of(case.device).on_host else ends.count("device")
+        on_device = len(ends) if case.computes_on == "cpu" else ends.count("device")
         over_link = case.device_kind == "gpu" and ways != WAYS["within"]
         n = side_of(case)
         return Work(

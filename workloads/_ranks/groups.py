@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from workbench.contract import WorkloadError, kind_of
+from workbench.contract import WorkloadError
 from workbench.process.children import command, ending
 from workbench.process.line_process import LineChannel, LineProcess
 from workbench.worker.launcher import LaunchedRank, launch_of
@@ -61,7 +61,7 @@ class RankGroup:
                 self._start_children(size)
             else:
                 self._await_launched(self.launch)
-            backend = "gloo" if kind_of(self.device).on_host else "nccl"
+            backend = "gloo" if self.device == "cpu" else "nccl"
             self.ask(self.ranks, op="join", backend=backend)
         except WorkloadError as error:
             raise self._fail(error) from None
@@ -84,8 +84,8 @@ class RankGroup:
         if sys.platform == "linux":
             environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
         first = int(self.device.partition(":")[2] or 0)
-        on_host = kind_of(self.device).on_host
-        count = size if on_host else max(1, torch.cuda.device_count())  # then GPU 0 follows
+        # After the last GPU follows GPU 0.
+        count = size if self.device == "cpu" else max(1, torch.cuda.device_count())
         for rank in range(size):
             local = {"RANK": str(rank), "LOCAL_RANK": str((first + rank) % count)}
             self._child({**environment, **local})

@@ -83,7 +83,7 @@ def by_onnxruntime(
         events = end_profile(session)
     counted_from = sorted(event["ts"] for event in events if event["name"] == "model_run")[1]
     events = [event for event in events if event["ts"] >= counted_from]
-    on_host, spent_s, fallback_s = kind_of(case.device).on_host, defaultdict(list), 0.0
+    on_host, spent_s, fallback_s = case.computes_on == "cpu", defaultdict(list), 0.0
     for _, event in kernels(events):
         if on_host:
             spent_s[event["args"]["op_name"]].append(event["dur"] * 1e-6)

@@ -33,7 +33,7 @@ NO_COMPILER_MARKS = (
 
 def device_of(case: Case) -> Any:
     """The torch device of a case; the test device `fake:N` computes on the CPU."""
-    if kind_of(case.device).on_host:
+    if case.computes_on == "cpu":
         return torch.device("cpu")
     device = torch.device(case.device)
     library = getattr(torch, device.type, None)
