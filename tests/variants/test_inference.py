@@ -174,7 +174,7 @@ def test_pictures_are_checked_one_by_one_to_save_memory(monkeypatch: pytest.Monk
 @pytest.fixture
 def as_gpu(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """ONNX Runtime's CPU in the place of a GPU; the lengths of its first runs."""
-    from workloads._shared import inference, session
+    from workloads._shared import inference, onnx_task, session
 
     first_runs: list[float] = []
 
@@ -187,10 +187,10 @@ def as_gpu(monkeypatch: pytest.MonkeyPatch) -> list[float]:
             first_runs.append(0.0)
             return super().run(*asked)
 
-    def opened(model: bytes, case: Case) -> Any:
+    def opened(model: bytes, case: Case, *, shared: bool) -> Any:
         return session.cpu_session(model)
 
-    monkeypatch.setattr(inference, "open_session", opened)
+    monkeypatch.setattr(onnx_task, "open_session", opened)
     monkeypatch.setattr(inference, "BoundSession", Bound)
     return first_runs
 

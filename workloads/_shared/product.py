@@ -15,7 +15,7 @@ from workbench.worker.failures import is_out_of_memory
 from workbench.worker.libraries import jax, np, torch
 
 from .jax_task import JaxTask
-from .torch_task import TorchTask, arithmetic, dtype_of, time_to_host, to_device
+from .torch_task import TorchTask, arithmetic, dtype_of, to_device
 
 PRODUCT_BYTES = {"fp8": 2, "int8": 4}  # where the product is wider: BF16, 32-bit sums
 # Several times the measured error, which includes rounding of the inputs; far below a wrong one.
@@ -258,5 +258,5 @@ class TorchProduct(TorchTask):
     def check(self) -> Accuracy:
         return self.probe.check(self.case, self.product.cpu())
 
-    def transfer_out_s(self) -> float | None:
-        return time_to_host(self.case, self.product)
+    def result(self) -> Any:
+        return self.product

@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -170,6 +171,13 @@ class TorchTask(Task):
             spent.append(time.perf_counter() - began)
         return spent
 
+    def result(self) -> Any:
+        """The tensor that a step leaves on the device; None if no caller would copy one."""
+
+    def transfer_out_s(self) -> float | None:
+        result = None if self.case.device_kind == "cpu" else self.result()
+        return None if result is None else self.timed(partial(result.to, "cpu", copy=True), 1)[0]
+
     def profile(self, steps: int) -> Profile:
         return profiling.by_torch(self, steps)
 
@@ -277,16 +285,6 @@ def graphed(call: Callable[[], Any], inside: Iterable[Any] = ()) -> Callable[...
         return output
 
     return replay
-
-
-def time_to_host(case: Case, result: Any) -> float | None:
-    """Seconds to copy the tensor `result` to the host; None on a CPU."""
-    if case.device_kind == "cpu":
-        return None
-    synchronize(result.device)
-    began = time.perf_counter()
-    result.to("cpu", copy=True)
-    return time.perf_counter() - began
 
 
 def self_attention(heads: int, *, causal: bool = False) -> Any:
