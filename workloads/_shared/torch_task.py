@@ -10,7 +10,7 @@ from typing import Any
 
 from workbench import contract
 from workbench.contract import Case, DeviceTimer, Profile, Setup, Task, WorkloadError, kind_of
-from workbench.worker.libraries import nn, torch
+from workbench.worker.libraries import nn, np, torch
 
 from .._backends.torch import library_of
 from . import profiling
@@ -297,6 +297,18 @@ def self_attention(heads: int, *, causal: bool = False) -> Any:
             return mixed.transpose(1, 2).flatten(2)
 
     return SelfAttention()
+
+
+def initialise(network: Any, seed: int, draw: Callable[[Any, str, Any], Any]) -> Any:
+    """`network` with matrices and kernels by `draw(generator, name, shape)`, and biases of zero."""
+    rng = np.random.default_rng(seed)
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if parameter.dim() > 1:
+                parameter.copy_(torch.from_numpy(draw(rng, name, parameter.shape)))
+            elif name.endswith("bias"):
+                parameter.zero_()
+    return network
 
 
 def module(layers: Sequence[Layer]) -> Any:
