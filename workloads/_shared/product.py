@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from workbench.contract import Accuracy, Case, Setup, Task, Work, Workload, WorkloadError
 from workbench.worker.failures import is_out_of_memory
-from workbench.worker.libraries import jax, np, torch
+from workbench.worker.libraries import np, torch
 
 from .jax_task import JaxTask
 from .torch_task import TorchTask, arithmetic, dtype_of, to_device
@@ -201,8 +201,7 @@ class JaxProduct(JaxTask):
         self.probe, kind = probe, "bfloat16" if case.precision == "bf16" else a.dtype
         with setup.phase("build"):
             rounded = a.astype(kind), b.astype(kind)
-        with setup.phase("build" if case.device_kind == "cpu" else "transfer"):
-            self.operands = jax.block_until_ready(jax.device_put(rounded, self.device))
+        self.operands = self.placed(setup, rounded)
         self.multiply = self.compiled(setup, lambda a, b: a @ b, *self.operands)
 
     def step(self) -> None:
