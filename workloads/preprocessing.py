@@ -191,8 +191,8 @@ class TorchResize(TorchTask, ResizeTask):
         self.mean, self.std = to_device(setup, case, *scales)
         if case.mode == "resident":
             self.sources = to_device(setup, case, *self.sources)
-        elif self.on_gpu:
-            self.sources = [source.pin_memory() for source in self.sources]
+        else:
+            self.sources = [*map(self.page_locked, self.sources)]
         self.feeds = cycle(self.sources)
         self.made: Any = None
 
