@@ -91,9 +91,8 @@ class DataLoading(Workload):
 
     def prepare(self, case: Case, setup: Setup) -> Task:
         if case.device_kind == "cpu" and case.tuning["pinned"] == "yes":
-            raise WorkloadError(
-                "pinned memory is for copies to a GPU", hint="omit pinned=yes on the CPU"
-            )
+            hint = "omit pinned=yes on the CPU"
+            raise WorkloadError("pinned memory is for copies to a GPU", hint=hint)
         loaders, ahead = int(case.tuning["loaders"]), int(case.tuning["prefetch"])
         pixels = int(case.params["image"]) ** 2
         require_shared_memory(loaders, ahead, 3 * pixels * (case.batch or 1))
@@ -153,11 +152,8 @@ class Feeding(FedTask):
 
     def profile(self, steps: int) -> Profile:
         if self.on_gpu and self.case.tuning["persistent"] == "no":
-            raise WorkloadError(
-                "loaders that start under NVIDIA's profiler may hang",
-                code="no_profiler",
-                hint="use --set persistent=yes",
-            )
+            text = "loaders that start under NVIDIA's profiler may hang"
+            raise WorkloadError(text, code="no_profiler", hint="use --set persistent=yes")
         return super().profile(steps)
 
     def _received(self, found: Any) -> tuple[Any, Any]:

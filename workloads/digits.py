@@ -207,8 +207,7 @@ class JaxDigits(DigitTraining, JaxTask):
             weights = weights_of(self.layers)
             zeros = jax.tree.map(lambda weight: 0 * weight, weights)
             hosted = (0.0, weights, zeros, zeros), pictures()
-        with setup.phase("transfer"):
-            self.initial, self.data = jax.device_put(hosted, self.device)
+        self.initial, self.data = self.placed(setup, hosted)
         self.batch, self.seed = case.batch or 1, setup.seed
         self.start()
         self.update = self.compiled(setup, self.adam, self.initial, *self.data, next(self.rows))

@@ -65,11 +65,9 @@ class ToAccuracy(digits.DigitTraining):
             self.reached = self.test_accuracy()
             if self.reached >= self.target:
                 return
-        raise WorkloadError(
-            f"the training reached {self.reached:.3f} in {MOST_EPOCHS} epochs, not {self.target:g}",
-            code="not_reached",
-            hint="choose a lower target, a smaller --batch or another --seed",
-        )
+        found = f"{self.reached:.3f} in {MOST_EPOCHS} epochs, not {self.target:g}"
+        hint = "choose a lower target, a smaller --batch or another --seed"
+        raise WorkloadError(f"the training reached {found}", code="not_reached", hint=hint)
 
     def check(self) -> Accuracy:
         """Train once, and test the trained weights in float64."""

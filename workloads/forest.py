@@ -7,28 +7,18 @@ Prediction Serving", OSDI 2020 (Hummingbird).  ONNX Runtime follows one path aft
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
 
-from workbench.contract import (
-    Accuracy,
-    Case,
-    Parameter,
-    Setup,
-    Task,
-    Variant,
-    Work,
-    Workload,
-    WorkloadError,
-)
+from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 from workbench.worker.libraries import np, torch
 
 from ._shared.network import relative_error
-from ._shared.onnx_model import LARGEST_MODEL, GraphBuilder
-from ._shared.session import open_session
-from ._shared.torch_task import TorchTask, graphed, time_to_host, to_device
+from ._shared.onnx_model import GraphBuilder, require_fit
+from ._shared.onnx_task import OnnxTask
+from ._shared.torch_task import TorchTask, graphed, to_device
 
 FEATURES = 20
 EARLY_LEAVES = 0.15  # share of inner nodes that are leaves, so that paths differ in length
@@ -94,6 +84,8 @@ class ForestInference(Workload):
 class NumpyForest(Task):
     """The forest in NumPy, whose gathers use one thread."""
 
+    feeds: Iterator[Any]
+
     def __init__(self, forest: Forest, batches: Any) -> None:
         self.forest, self.batches = forest, batches
         self.feeds = cycle(batches)
@@ -115,22 +107,18 @@ class NumpyForest(Task):
         return check(self.forest, self.batches[0], self.predict(self.batches[0]))
 
 
-class OnnxForest(NumpyForest):
+class OnnxForest(OnnxTask, NumpyForest):
     """The forest as ONNX Runtime's own operator."""
 
     def __init__(self, case: Case, setup: Setup, forest: Forest, batches: Any) -> None:
         super().__init__(forest, batches)
         with setup.phase("build"):
             model = ensemble(forest, case.batch or 1)
-        with setup.phase("compile"):
-            self.session = open_session(model, case)
-        self.requests = cycle([{"input": batch} for batch in batches])
-
-    def step(self) -> None:
-        self.session.run(None, next(self.requests))
+        self.open(setup, case, model)
+        self.feeds = cycle([{"input": batch} for batch in batches])
 
     def predict(self, batch: Any) -> Any:
-        return self.session.run(None, {"input": batch})[0][:, 0]
+        return self.answer(batch)[:, 0]
 
 
 class ScikitLearnForest(NumpyForest):
@@ -203,8 +191,8 @@ class TorchForest(TorchTask):
         answers = (self.replay or self._walk)(self.batches[0]).cpu().numpy()
         return check(self.forest, self.host_batches[0], answers)
 
-    def transfer_out_s(self) -> float | None:
-        return time_to_host(self.case, self._walk(self.batches[0]))
+    def result(self) -> Any:
+        return self._walk(self.batches[0])
 
 
 @dataclass(frozen=True)
@@ -274,11 +262,7 @@ def ensemble(forest: Forest, batch: int) -> bytes:
         inner = level[~leaf[level]]
         level = np.concatenate([forest.children[2 * inner], forest.children[2 * inner + 1]])
     kept = np.flatnonzero(reached)
-    if kept.size * MODEL_NODE_BYTES > LARGEST_MODEL:
-        raise WorkloadError(
-            f"a model of {kept.size:,} nodes does not fit into the 2 GiB of a protobuf message",
-            hint="take fewer trees, or less depth",
-        )
+    require_fit(kept.size * MODEL_NODE_BYTES)
     tree = np.searchsorted(forest.roots, kept, side="right") - 1
     left, right = (forest.children[2 * kept + side] - forest.roots[tree] for side in (0, 1))
     ends = leaf[kept]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import cycle
 from typing import Any
 
-from workbench.contract import Case, Parameter, Setup, Task, Variant, Work, kind_of
+from workbench.contract import Case, Parameter, Setup, Task, Variant, Work
 from workbench.worker.libraries import torch
 
 from .matmul import Matmul
@@ -56,7 +56,7 @@ def copies(size: int, cache_bytes: int) -> int:
 def cold(task: Any, setup: Setup) -> Task:
     """The product `task`, each step of which takes the next copy of its operands."""
     cache_bytes = MOST_CACHE_BYTES  # that of a GPU without CUDA is unknown
-    if kind_of(task.case.device).on_host:
+    if task.case.computes_on == "cpu":
         cache_bytes = min(setup.cache_bytes, MOST_CACHE_BYTES)
     elif task.device.type == "cuda":
         cache_bytes = torch.cuda.get_device_properties(task.device).L2_cache_size

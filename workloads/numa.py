@@ -46,11 +46,9 @@ class Numa(Bandwidth):
     def prepare(self, case: Case, setup: Setup) -> Task:
         found = usable(nodes())
         if case.mode == "far" and len(found) < 2:
-            raise WorkloadError(
-                "this machine has one memory node",
-                hint="far memory needs two sockets, or a processor split into nodes, and permission"
-                " to use cores of both",
-            )
+            needed = "two sockets, or a processor split into nodes"
+            hint = f"far memory needs {needed}, and permission to use cores of both"
+            raise WorkloadError("this machine has one memory node", hint=hint)
         return NumaTask(case, setup, found)
 
 
@@ -76,11 +74,9 @@ class NumaTask(Task):
         if self.home is None or not placed:
             return
         if placed.get(self.home.number, 0) < sum(placed.values()) / 2:
-            raise WorkloadError(
-                f"its pages are not on memory node {self.home.number}",
-                hint="a memory policy is in force: run without numactl, in a cpuset with memory of"
-                " both nodes",
-            )
+            remedy = "run without numactl, in a cpuset with memory of both nodes"
+            text = f"its pages are not on memory node {self.home.number}"
+            raise WorkloadError(text, hint=f"a memory policy is in force: {remedy}")
 
     def step(self) -> None:
         with bound(self.near):

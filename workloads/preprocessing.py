@@ -12,7 +12,7 @@ from workbench.worker.libraries import Image, np, onnx, torch
 from ._shared import pictures
 from ._shared.network import worst
 from ._shared.onnx_model import GraphBuilder
-from ._shared.session import open_session
+from ._shared.onnx_task import OnnxTask
 from ._shared.torch_task import TorchTask, to_device
 
 BATCHES = 4  # used in turn, so that no batch is still in the cache from the last step
@@ -149,22 +149,18 @@ class PillowResize(ResizeTask):
         self.threads.shutdown()
 
 
-class OnnxResize(ResizeTask):
+class OnnxResize(OnnxTask, ResizeTask):
     """The work as one graph of ONNX Runtime, from the photographs to the network's input."""
 
     def __init__(self, case: Case, setup: Setup, photos: Any) -> None:
-        self.case, self.photos = case, list(photos)
+        self.photos = list(photos)
         with setup.phase("build"):
             model = resize_graph(self.photos[0].shape, int(case.params["image"]))
-        with setup.phase("compile"):
-            self.session = open_session(model, case)
+        self.open(setup, case, model)
         self.feeds = cycle([{"input": batch} for batch in self.photos])
 
-    def step(self) -> None:
-        self.session.run(None, next(self.feeds))
-
     def inputs(self, which: int) -> Any:
-        return self.session.run(None, {"input": self.photos[which]})[0]
+        return self.answer(self.photos[which])
 
 
 def resize_graph(shape: Sequence[int], image: int) -> bytes:
@@ -195,8 +191,8 @@ class TorchResize(TorchTask, ResizeTask):
         self.mean, self.std = to_device(setup, case, *scales)
         if case.mode == "resident":
             self.sources = to_device(setup, case, *self.sources)
-        elif self.on_gpu:
-            self.sources = [source.pin_memory() for source in self.sources]
+        else:
+            self.sources = [*map(self.page_locked, self.sources)]
         self.feeds = cycle(self.sources)
         self.made: Any = None
 

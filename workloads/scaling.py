@@ -21,7 +21,6 @@ from workbench.contract import (
     Work,
     Workload,
     WorkloadError,
-    kind_of,
 )
 from workbench.worker.launcher import launch_of, ranks_here
 from workbench.worker.libraries import torch
@@ -100,11 +99,9 @@ class Scaling(Workload):
     def prepare(self, case: Case, setup: Setup) -> Task:
         world = world_of(case)
         if (case.batch or 1) % world:
-            raise WorkloadError(
-                f"a batch of {case.batch} does not divide into {world} equal shares",
-                code="bad_input",
-                hint=f"choose a --batch that is a multiple of {world}",
-            )
+            text = f"a batch of {case.batch} does not divide into {world} equal shares"
+            hint = f"choose a --batch that is a multiple of {world}"
+            raise WorkloadError(text, code="bad_input", hint=hint)
         if case.backend == "tensorflow":
             return Mirrored(case, setup, MOST_CPU_RANKS)
         if world > 1:
@@ -208,7 +205,7 @@ class DataParallel(Task):
     def memory_peak_bytes(self) -> int | None:
         """The largest peak of a GPU, or the sum of all ranks that share a CPU's memory."""
         peaks: list[int] = self.ask("memory_peak")
-        return sum(peaks) if kind_of(self.case.device).on_host else max(peaks)
+        return sum(peaks) if self.case.computes_on == "cpu" else max(peaks)
 
     def check(self) -> Accuracy:
         return judge(self.case, self.seed, self.ask("trial", samples=checked(self.case)))
@@ -238,12 +235,10 @@ class RanksTimer(DeviceTimer):
 
 def _require_gpus(case: Case, world: int) -> None:
     device_of(case)
-    if torch.cuda.device_count() < world:
-        raise WorkloadError(
-            f"{world} ranks need a CUDA device each, but torch finds {torch.cuda.device_count()}",
-            code="no_device",
-            hint="omit --set world=..., or start workbench on several machines with torchrun",
-        )
+    if (found := torch.cuda.device_count()) < world:
+        text = f"{world} ranks need a CUDA device each, but torch finds {found}"
+        hint = "omit --set world=..., or start workbench on several machines with torchrun"
+        raise WorkloadError(text, code="no_device", hint=hint)
 
 
 WORKLOAD = Scaling()

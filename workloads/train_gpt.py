@@ -6,7 +6,7 @@ from typing import Any
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Work, Workload, WorkloadError
 from workbench.worker.libraries import nn, np, torch
 
-from ._shared.torch_task import self_attention, to_device
+from ._shared.torch_task import initialise, self_attention, to_device
 from ._shared.training import (
     IGNORED,
     VARIANTS,
@@ -78,11 +78,9 @@ class TrainGpt(Workload):
     def prepare(self, case: Case, setup: Setup) -> Task:
         width, length = int(case.params["width"]), int(case.params["tokens"])
         if width % HEAD:
-            raise WorkloadError(
-                f"a width of {width} is not a multiple of {HEAD}, the width of a head",
-                code="bad_input",
-                hint=f"use --set width={width + HEAD - width % HEAD}",
-            )
+            text = f"a width of {width} is not a multiple of {HEAD}, the width of a head"
+            hint = f"use --set width={width + HEAD - width % HEAD}"
+            raise WorkloadError(text, code="bad_input", hint=hint)
         require_batch(case, (STREAM - 1) // length, f"sequences of {length} tokens")
         return GptTraining(case, setup)
 
@@ -182,17 +180,11 @@ def gpt(length: int, width: int, blocks: int, seed: int) -> Any:
             x = self.token(tokens) + self.position.weight[: tokens.shape[1]]
             return nn.functional.linear(self.blocks(x), self.token.weight).flatten(0, 1)
 
-    network = Gpt()
-    rng = np.random.default_rng(seed)
-    with torch.no_grad():
-        for name, parameter in network.named_parameters():
-            if parameter.dim() > 1:
-                drawn = rng.standard_normal(parameter.shape, dtype=np.float32) * DEVIATION
-                shrink = (2 * blocks) ** -0.5 if "leave" in name else 1.0
-                parameter.copy_(torch.from_numpy(drawn * np.float32(shrink)))
-            elif name.endswith("bias"):
-                parameter.zero_()
-    return network
+    def draw(rng: Any, name: str, shape: Any) -> Any:
+        shrink = (2 * blocks) ** -0.5 if "leave" in name else 1.0
+        return rng.standard_normal(shape, dtype=np.float32) * np.float32(DEVIATION * shrink)
+
+    return initialise(Gpt(), seed, draw)
 
 
 WORKLOAD = TrainGpt()

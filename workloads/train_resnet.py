@@ -8,7 +8,7 @@ from workbench.worker.libraries import nn, np, torch
 
 from ._shared import digits
 from ._shared.network import CLASSES, he
-from ._shared.torch_task import to_device
+from ._shared.torch_task import initialise, to_device
 from ._shared.training import CONVOLVING, TrainingTask, compare, require_batch, shuffled_batches
 
 SIDE = 32
@@ -161,15 +161,7 @@ def resnet(blocks: int, seed: int) -> Any:
             parts.append(ResidualBlock(inputs, outputs))
             inputs = outputs
     parts += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, CLASSES)]
-    network = nn.Sequential(*parts)
-
-    rng = np.random.default_rng(seed)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            if parameter.dim() > 1:
-                parameter.copy_(torch.from_numpy(he(rng, *parameter.shape)))
-        parts[-1].bias.zero_()
-    return network
+    return initialise(nn.Sequential(*parts), seed, lambda rng, _, shape: he(rng, *shape))
 
 
 def shift(network: Any, value: float) -> None:

@@ -13,7 +13,6 @@ from workbench.contract import (
     Work,
     Workload,
     WorkloadError,
-    kind_of,
 )
 from workbench.worker.libraries import np
 
@@ -77,7 +76,7 @@ class Fit(Task):
 
     def check(self) -> Accuracy:
         self.step()
-        if not kind_of(self.case.device).on_host and not on_gpu(self.model):
+        if self.case.computes_on != "cpu" and not on_gpu(self.model):
             text = f"XGBoost finds no {self.case.device} and trained on the CPU instead"
             raise WorkloadError(text, code="provider_fallback", hint="see `workbench doctor`")
         data, labels, chance = table(self.case, TESTED, self.seed + 1)

@@ -14,7 +14,6 @@ from workbench.contract import (
     Work,
     Workload,
     WorkloadError,
-    kind_of,
 )
 from workbench.worker.libraries import torch
 
@@ -70,7 +69,7 @@ class Transfer(Workload):
         size = float(elements_of(case) * FLOAT_BYTES)
         copied = size * len(ways)
         ends = [end for way in ways for end in way]
-        on_device = len(ends) if kind_of(case.device).on_host else ends.count("device")
+        on_device = len(ends) if case.computes_on == "cpu" else ends.count("device")
         over_link = case.device_kind == "gpu" and ways != WAYS["within"]
         n = side_of(case)
         return Work(
@@ -85,10 +84,8 @@ class Transfer(Workload):
     def prepare(self, case: Case, setup: Setup) -> Task:
         direction = str(case.params["direction"])
         if case.mode is not None and direction in ("within", "peer"):
-            raise WorkloadError(
-                f"{direction} uses no host memory, so {case.mode} has no meaning",
-                hint="use the candidate without a mode",
-            )
+            text = f"{direction} uses no host memory, so {case.mode} has no meaning"
+            raise WorkloadError(text, hint="use the candidate without a mode")
         return TransferTask(case, setup)
 
 
@@ -142,11 +139,8 @@ class TransferTask(TorchTask):
     def _second(self) -> Any:
         count = self.library.device_count() if self.on_gpu else 0
         if count < 2:
-            raise WorkloadError(
-                "there is no second GPU",
-                code="no_device",
-                hint="use direction=within to copy within one GPU",
-            )
+            hint = "use direction=within to copy within one GPU"
+            raise WorkloadError("there is no second GPU", code="no_device", hint=hint)
         return torch.device(self.device.type, ((self.device.index or 0) + 1) % count)
 
     def step(self) -> None:

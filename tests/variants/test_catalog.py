@@ -66,7 +66,9 @@ def prepared(case: Case) -> Task:
         pytest.skip("a process has one Keras: make test-tensorflow races them")
     if catalog.backend(case.backend).optional:
         pytest.importorskip(case.backend, reason="make test-backends installs it")
-    task = BUILT_IN[case.workload].prepare(case, Setup(seed=0))
+    setup = Setup(seed=0)
+    task = BUILT_IN[case.workload].prepare(case, setup)
+    assert case.device != "cpu" or "transfer" not in setup.seconds, "a CPU's memory is the host's"
     task.activate()
     return task
 

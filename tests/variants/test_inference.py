@@ -18,7 +18,15 @@ from torch.utils.flop_counter import FlopCounterMode
 from workbench import catalog
 from workbench.contract import Case, Setup, WorkloadError
 from workloads import infer_encoder as encoder
-from workloads._shared import inference, network, onnx_model, quantisation, session, torch_task
+from workloads._shared import (
+    inference,
+    network,
+    onnx_model,
+    onnx_task,
+    quantisation,
+    session,
+    torch_task,
+)
 from workloads._shared.session import BoundSession
 
 
@@ -184,10 +192,10 @@ def as_gpu(monkeypatch: pytest.MonkeyPatch) -> list[float]:
             first_runs.append(0.0)
             return super().run(*asked)
 
-    def opened(model: bytes, case: Case) -> Any:
+    def opened(model: bytes, case: Case, *, shared: bool) -> Any:
         return session.cpu_session(model)
 
-    monkeypatch.setattr(inference, "open_session", opened)
+    monkeypatch.setattr(onnx_task, "open_session", opened)
     monkeypatch.setattr(inference, "BoundSession", Bound)
     return first_runs
 

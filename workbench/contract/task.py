@@ -117,7 +117,7 @@ class Task(ABC):
     def profile(self, steps: int) -> Profile:
         """Run `steps` steps under the backend's profiler; never called while anything is timed."""
         raise WorkloadError(
-            "this backend has no profiler",
+            "this backend has no profiler that workbench can read",
             code="no_profiler",
             hint="run `perf record -g` on the worker's process to see where its time goes",
         )

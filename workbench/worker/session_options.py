@@ -5,7 +5,7 @@ Workers set them, the advisor proposes them, and the code to paste repeats them.
 
 from typing import Any
 
-from ..contract import Case, kind_of
+from ..contract import Case
 
 OPENVINO = "openvino"
 ONNX_BACKENDS = ("onnxruntime", OPENVINO)  # backends that run ONNX models
@@ -35,7 +35,7 @@ def openvino_settings(case: Case) -> dict[str, Any]:
     """
     if case.mode == "auto":
         return {"DEVICE_PROPERTIES": {"CPU": {"INFERENCE_NUM_THREADS": case.threads or 1}}}
-    if not kind_of(case.device).on_host:
+    if case.computes_on != "cpu":
         hint = "f16" if case.precision == "fp16" else "f32"
         return {"PERFORMANCE_HINT": "LATENCY", PRECISION: hint}
     precision = "bf16" if BFLOAT in (case.precision, case.mode) else "f32"

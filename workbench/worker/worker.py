@@ -9,7 +9,7 @@ import time
 import weakref
 from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -83,18 +83,8 @@ class Worker:
         is then timed before the check, which would load kernels and allocate memory for it.
         """
         wanted = Case(**case)
-        workload = import_workload(wanted.workload)
-        make_setup = partial(LoadingSetup, **given)
         self._begin_case()
-        setup = make_setup()
-        task = workload.prepare(wanted, setup)
-        cold = None
-        if from_start:
-            cold = StartUp(setup.seconds, _first_step_s(task))
-            del task  # two tasks at once would need twice the memory
-            gc.collect()
-            setup = make_setup()
-            task = workload.prepare(wanted, setup)  # since the step may have changed inputs
+        task, phases, cold = _loaded(wanted, from_start, given)
         try:
             task.activate()
             gc.freeze()  # building may have imported libraries
@@ -104,7 +94,7 @@ class Worker:
                 gc.collect()
                 _restart_resident_peak()  # arrays of the check do not belong to the case
             warmed = _warmed_up(task, cold, latency=latency, seconds=warm_up_s)
-            loaded = StartUp(setup.seconds, warmed.first_s)
+            loaded = StartUp(phases, warmed.first_s)
             alone = self._cold_start.charged(wanted.workload, loaded, cold)
             warmed.first_s = alone.first_step_s
             transfer_out = task.transfer_out_s()
@@ -193,10 +183,9 @@ class Worker:
     def release(self, cases: list[str]) -> dict[str, Any]:
         """Release what these cases hold; one that fails to close does not affect the others."""
         released = [weakref.ref(self.prepared[case].task) for case in cases]
-        with ExitStack() as closing:
+        with ExitStack() as stack:
             for case in cases:
-                closing.callback(self.prepared.pop(case).task.close)
-        del closing
+                stack.callback(self.prepared.pop(case).task.close)
         is_small = (resident_peak() or COLLECTED_BYTES) < COLLECTED_BYTES
         if self._on_gpu or not is_small or any(task() is not None for task in released):
             gc.unfreeze()  # the slow part: the collection then visits all objects of the library
@@ -233,6 +222,23 @@ class Worker:
         if self._on_gpu:
             return self._library.memory_peak_bytes(self.device)
         return resident_peak() if self._cases == 1 else None
+
+
+def _loaded(
+    case: Case, from_start: bool, given: dict[str, Any]
+) -> tuple[Task, dict[str, float], StartUp | None]:
+    """A task, and the seconds of each phase of its preparation; if `from_start`, it is prepared
+    twice, and the cost of the first time is the third result."""
+    workload, setup = import_workload(case.workload), LoadingSetup(**given)
+    task = workload.prepare(case, setup)
+    cold = None
+    if from_start:
+        cold = StartUp(setup.seconds, _first_step_s(task))
+        del task  # two tasks at once would need twice the memory
+        gc.collect()
+        setup = LoadingSetup(**given)
+        task = workload.prepare(case, setup)  # since the step may have changed inputs
+    return task, setup.seconds, cold
 
 
 def _first_step_s(task: Task) -> float:

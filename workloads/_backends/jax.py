@@ -42,11 +42,9 @@ def device_named(name: str) -> Any:
             return next(d for d in jax.local_devices(backend="tpu") if d.id == int(number))
         return next(d for d in jax.devices("gpu") if d.local_hardware_id == int(number))
     except (RuntimeError, StopIteration) as error:
-        raise WorkloadError(
-            f"JAX {jax.__version__} finds no device {name}",
-            code="no_device",
-            hint=f"install {FOR_CUDA}, or use --device cpu",
-        ) from error
+        text = f"JAX {jax.__version__} finds no device {name}"
+        hint = f"install {FOR_CUDA}, or use --device cpu"
+        raise WorkloadError(text, code="no_device", hint=hint) from error
 
 
 BACKEND = Jax()

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from workbench.contract import WorkloadError, kind_of
+from workbench.contract import WorkloadError
 from workbench.process.children import command, ending
 from workbench.process.line_process import LineChannel, LineProcess
 from workbench.worker.launcher import LaunchedRank, launch_of
@@ -61,7 +61,7 @@ class RankGroup:
                 self._start_children(size)
             else:
                 self._await_launched(self.launch)
-            backend = "gloo" if kind_of(self.device).on_host else "nccl"
+            backend = "gloo" if self.device == "cpu" else "nccl"
             self.ask(self.ranks, op="join", backend=backend)
         except WorkloadError as error:
             raise self._fail(error) from None
@@ -84,8 +84,8 @@ class RankGroup:
         if sys.platform == "linux":
             environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
         first = int(self.device.partition(":")[2] or 0)
-        on_host = kind_of(self.device).on_host
-        count = size if on_host else max(1, torch.cuda.device_count())  # then GPU 0 follows
+        # After the last GPU follows GPU 0.
+        count = size if self.device == "cpu" else max(1, torch.cuda.device_count())
         for rank in range(size):
             local = {"RANK": str(rank), "LOCAL_RANK": str((first + rank) % count)}
             self._child({**environment, **local})
@@ -116,11 +116,9 @@ class RankGroup:
                     self._admit(*listener.accept(), token)
                 except TimeoutError:
                     absent = [str(i) for i, r in enumerate(self.ranks) if r.channel is None]
-                    raise WorkloadError(
-                        f"no word from rank {', '.join(absent)} within {JOIN_S:.0f} s",
-                        code="rank_missing",
-                        hint="start every rank with the same command, by torchrun or srun",
-                    ) from None
+                    text = f"no word from rank {', '.join(absent)} within {JOIN_S:.0f} s"
+                    hint = "start every rank with the same command, by torchrun or srun"
+                    raise WorkloadError(text, code="rank_missing", hint=hint) from None
 
     def _admit(self, channel: socket.socket, _: Any, token: str) -> None:
         channel.settimeout(10.0)
@@ -256,9 +254,8 @@ def enter(size: int, device: str) -> RankGroup:
     """A group of at least `size` ranks from `device` on: an open one, if it is large enough."""
     launch = launch_of(os.environ)
     if launch is not None and size > launch.size:
-        raise WorkloadError(
-            f"{launch.launcher} started {launch.size} ranks, not {size}", code="bad_input"
-        )
+        text = f"{launch.launcher} started {launch.size} ranks, not {size}"
+        raise WorkloadError(text, code="bad_input")
     for group in _groups:
         # A launcher's ranks cannot be started again, even if they failed.
         if launch is not None or (group.device == device and len(group.ranks) >= size):

@@ -5,7 +5,7 @@ import os
 from contextlib import suppress
 from typing import Any
 
-from workbench.contract import Accuracy, Case, Setup, Task, WorkloadError, kind_of
+from workbench.contract import Accuracy, Case, Setup, Task, WorkloadError
 from workbench.worker.launcher import launch_of
 from workbench.worker.libraries import keras, np, tf
 
@@ -95,7 +95,7 @@ class Mirrored(Task):
 
 def logical_devices(case: Case, most: int) -> list[str]:
     """A device of TensorFlow for each replica; the CPU is split into `most`."""
-    world, kind = world_of(case), "CPU" if kind_of(case.device).on_host else "GPU"
+    world, kind = world_of(case), "CPU" if case.computes_on == "cpu" else "GPU"
     if launch_of(os.environ) is not None:
         text = "MirroredStrategy runs in one process, not in the ranks of a launcher"
         raise WorkloadError(text, hint="use --backend torch, or no launcher")

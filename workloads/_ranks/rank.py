@@ -14,7 +14,7 @@ from datetime import timedelta
 from operator import attrgetter
 from typing import Any
 
-from workbench.contract import Case, Setup, kind_of
+from workbench.contract import Case, Setup
 from workbench.process.cores import allowed_cores, bind_near
 from workbench.worker.libraries import torch
 from workbench.worker.ranks import DESERTED
@@ -59,7 +59,7 @@ class Follower:
         wanted = Case(**case)
         if self.rank >= world:
             return None
-        if kind_of(wanted.device).on_host:
+        if wanted.computes_on == "cpu":
             mine = replace(wanted, threads=threads[self.rank])
         else:
             mine = replace(wanted, device=f"cuda:{self._device()}")

@@ -1,4 +1,4 @@
-"""Inference of one network by either backend, from input on the host to answer on the host.
+"""Inference of one network by every backend, from input on the host to answer on the host.
 
 Phases: "build" makes (and quantises) the model.  "compile" opens the session of ONNX Runtime or
 OpenVINO, which optimises its graph, or calls torch.compile.  "transfer" moves a torch model's
@@ -11,15 +11,16 @@ from functools import partial
 from itertools import cycle
 from typing import Any
 
-from workbench.contract import COMPILED, Accuracy, Case, Profile, Setup, Task, Variant
+from workbench.contract import COMPILED, Accuracy, Case, Setup, Task, Variant
 from workbench.worker.libraries import np, torch
 
-from . import jax_task, profiling
+from . import jax_task
 from .network import Layer, exact_answers, relative_error
 from .onnx_model import graph
+from .onnx_task import OnnxTask
 from .quantisation import halved, quantise
-from .session import CPU, BoundSession, open_session, provider_of
-from .torch_task import TorchTask, compiled, dtype_of, graphed, module, time_to_host, to_device
+from .session import CPU, BoundSession, provider_of
+from .torch_task import TorchTask, compiled, dtype_of, graphed, module, to_device
 
 VARIANTS = (
     Variant("cpu", "onnxruntime", "fp32"),
@@ -109,32 +110,27 @@ class InferenceTask(Task):
         return Accuracy.within(error, LIMITS[self.case.precision], reference)
 
 
-class OnnxInference(InferenceTask):
+class OnnxInference(OnnxTask, InferenceTask):
+    """The network in ONNX Runtime or OpenVINO."""
+
     def load(self, setup: Setup, calibration: Iterable[Any]) -> None:
         case, first = self.case, self.inputs[0]
         self.waits = provider_of(case) != CPU
         # OpenVINO converts and copies by itself.
         on_gpu = self.waits and case.backend != "openvino"
         with setup.phase("build"):
-            self.model = graph(self.layers, first.shape)
+            model = graph(self.layers, first.shape)
             if method := case.quantization:
-                self.model = quantise(self.model, method, calibration, symmetric=on_gpu)
+                model = quantise(model, method, calibration, symmetric=on_gpu)
             elif case.precision == "fp16" and on_gpu:
-                self.model = halved(self.model)
-        with setup.phase("compile"):
-            self.session = open_session(self.model, case)
-            if on_gpu:
+                model = halved(model)
+        self.open(setup, case, model)
+        if on_gpu:
+            with setup.phase("compile"):
                 self.session = BoundSession(self.session, case.device, first)
         self.feeds = cycle([{"input": batch} for batch in self.inputs])
 
-    def step(self) -> None:
-        self.session.run(None, next(self.feeds))
-
-    def infer(self, batch: Any) -> Any:
-        return self.session.run(None, {"input": batch})[0].copy()  # the next run may overwrite it
-
-    def profile(self, steps: int) -> Profile:
-        return profiling.by_onnxruntime(self.model, self.case, self.feeds, steps)
+    infer = OnnxTask.answer
 
 
 class TorchInference(TorchTask, InferenceTask):
@@ -192,8 +188,8 @@ class TorchInference(TorchTask, InferenceTask):
         answer = (self.replay or self._eager)(torch.from_numpy(batch))
         return answer.numpy().copy()  # a graph overwrites it
 
-    def transfer_out_s(self) -> float | None:
-        return time_to_host(self.case, self._output(self.hosted[0]))
+    def result(self) -> Any:
+        return self._output(self.hosted[0])
 
 
 class JaxInference(jax_task.JaxTask, InferenceTask):

@@ -24,6 +24,11 @@ class JaxTask(Task):
         jax.config.update("jax_enable_x64", self.case.precision == "fp64")
         jax.config.update("jax_default_matmul_precision", "highest")
 
+    def placed(self, setup: Setup, arrays: Any) -> Any:
+        """The arrays on the device, a transfer only if that is a GPU."""
+        with setup.phase("build" if self.case.device_kind == "cpu" else "transfer"):
+            return jax.block_until_ready(jax.device_put(arrays, self.device))
+
     def compiled(self, setup: Setup, function: Callable[..., Any], *example: Any) -> Any:
         """`function` by jax.jit, called once; WorkloadError if JAX ran it on another device."""
         from jax.sharding import SingleDeviceSharding

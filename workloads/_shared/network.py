@@ -1,6 +1,6 @@
-"""The networks that both backends run, as plain NumPy weights, and their float64 reference.
+"""The networks that all backends run, as plain NumPy weights, and their float64 reference.
 
-The reference uses neither backend, so agreement with torch or ONNX Runtime is evidence and not a
+The reference uses none of them, so agreement with torch or ONNX Runtime is evidence and not a
 tautology.  It computes a 3x3 convolution as nine shifted matrix products.
 """
 

@@ -17,6 +17,13 @@ LARGEST_FILE = 2**31 - 1  # bytes of one protocol buffer
 LARGEST_MODEL = LARGEST_FILE - 2**20  # bytes of weights that leave room for the graph
 
 
+def require_fit(size: int) -> None:
+    """WorkloadError if `size` bytes of weights or nodes are too many for one file."""
+    if size > LARGEST_MODEL:
+        text = f"{size / 2**30:.1f} GiB are more than an ONNX model holds"
+        raise WorkloadError(text, hint="take a smaller size, or torch")
+
+
 class GraphBuilder:
     """Collects the nodes of a model with fixed shapes, from `input` to an FP32 `output`."""
 
@@ -59,10 +66,7 @@ class GraphBuilder:
         `element` is the input's type by its name in ONNX, `domains` are further operator sets with
         their versions.
         """
-        size = sum(len(weight.raw_data) for weight in self.weights)
-        if size > LARGEST_MODEL:
-            text = f"{size / 2**30:.1f} GiB of weights are more than an ONNX model holds"
-            raise WorkloadError(text, hint="take a smaller size, or torch")
+        require_fit(sum(len(weight.raw_data) for weight in self.weights))
         self.nodes[-1].output[0] = "output"
         single, kind = onnx.TensorProto.FLOAT, onnx.TensorProto.DataType.Value(element)
         body = onnx.helper.make_graph(

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from workbench.contract import Accuracy, Case, Setup, Task, Work, Workload, WorkloadError
 from workbench.worker.failures import is_out_of_memory
-from workbench.worker.libraries import jax, np, torch
+from workbench.worker.libraries import np, torch
 
 from .jax_task import JaxTask
-from .torch_task import TorchTask, arithmetic, dtype_of, time_to_host, to_device
+from .torch_task import TorchTask, arithmetic, dtype_of, to_device
 
 PRODUCT_BYTES = {"fp8": 2, "int8": 4}  # where the product is wider: BF16, 32-bit sums
 # Several times the measured error, which includes rounding of the inputs; far below a wrong one.
@@ -201,8 +201,7 @@ class JaxProduct(JaxTask):
         self.probe, kind = probe, "bfloat16" if case.precision == "bf16" else a.dtype
         with setup.phase("build"):
             rounded = a.astype(kind), b.astype(kind)
-        with setup.phase("build" if case.device_kind == "cpu" else "transfer"):
-            self.operands = jax.block_until_ready(jax.device_put(rounded, self.device))
+        self.operands = self.placed(setup, rounded)
         self.multiply = self.compiled(setup, lambda a, b: a @ b, *self.operands)
 
     def step(self) -> None:
@@ -247,12 +246,9 @@ class TorchProduct(TorchTask):
         except (RuntimeError, ValueError) as error:
             if is_out_of_memory(error):
                 raise
-            raise WorkloadError(
-                f"torch cannot multiply these matrices in {self.computed}:"
-                f" {str(error).splitlines()[0]}",
-                code="unsupported_precision",
-                hint=SIZES[self.computed],
-            ) from error
+            kind, why = self.computed, str(error).splitlines()[0]
+            text = f"torch cannot multiply these matrices in {kind}: {why}"
+            raise WorkloadError(text, code="unsupported_precision", hint=SIZES[kind]) from error
         self.finish()
 
     def step(self) -> None:
@@ -261,5 +257,5 @@ class TorchProduct(TorchTask):
     def check(self) -> Accuracy:
         return self.probe.check(self.case, self.product.cpu())
 
-    def transfer_out_s(self) -> float | None:
-        return time_to_host(self.case, self.product)
+    def result(self) -> Any:
+        return self.product

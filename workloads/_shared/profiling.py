@@ -3,12 +3,12 @@
 import json
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from workbench.contract import Case, Operator, Profile, WorkloadError, kind_of
+from workbench.contract import Operator, Profile, WorkloadError
 
 from .session import CPU, open_session, provider_of
 
@@ -60,30 +60,21 @@ def _operators(rows: Any, case: str, on_gpu: bool) -> list[Operator]:
     return found
 
 
-def by_onnxruntime(
-    model: bytes | str,
-    case: Case,
-    feeds: Iterator[Mapping[str, Any]],
-    steps: int,
-    *,
-    shared: bool = False,
-) -> Profile:
-    """Profile `steps` in a new ONNX Runtime session, after one run that does not count.
+def by_onnxruntime(task: Any, steps: int) -> Profile:
+    """Profile `steps` of an `OnnxTask` in a new session, after one run that does not count.
 
     On a GPU a node's time is that of its launch, so there are no operators, and the total is that
     of the runs.  Times of nodes left to the CPU include no waits (WaitOnEPStep is separate).
     """
-    if case.backend != "onnxruntime":
-        text = f"{case.backend} has no profiler that workbench can read"
-        raise WorkloadError(text, code="no_profiler")
+    case = task.case
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
-        session = open_session(model, case, Path(folder, "profile"), shared=shared)
+        session = open_session(task.model, case, Path(folder, "profile"), shared=task.shared)
         for _ in range(1 + steps):
-            session.run(None, next(feeds))
+            session.run(None, next(task.feeds))
         events = end_profile(session)
     counted_from = sorted(event["ts"] for event in events if event["name"] == "model_run")[1]
     events = [event for event in events if event["ts"] >= counted_from]
-    on_host, spent_s, fallback_s = kind_of(case.device).on_host, defaultdict(list), 0.0
+    on_host, spent_s, fallback_s = case.computes_on == "cpu", defaultdict(list), 0.0
     for _, event in kernels(events):
         if on_host:
             spent_s[event["args"]["op_name"]].append(event["dur"] * 1e-6)

@@ -96,7 +96,7 @@ class OpenVinoSession:
         core, device = openvino.Core(), "CPU"
         if case.mode == "auto":
             device = "AUTO"
-        elif not kind_of(case.device).on_host:
+        elif case.computes_on != "cpu":
             device = f"GPU.{case.device.partition(':')[2]}"
         try:
             graph, settings = core.read_model(model), openvino_settings(case)

@@ -4,12 +4,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import chain
 from typing import Any
 
 from workbench import contract
 from workbench.contract import Case, DeviceTimer, Profile, Setup, Task, WorkloadError, kind_of
-from workbench.worker.libraries import nn, torch
+from workbench.worker.libraries import nn, np, torch
 
 from .._backends.torch import library_of
 from . import profiling
@@ -33,7 +34,7 @@ NO_COMPILER_MARKS = (
 
 def device_of(case: Case) -> Any:
     """The torch device of a case; the test device `fake:N` computes on the CPU."""
-    if kind_of(case.device).on_host:
+    if case.computes_on == "cpu":
         return torch.device("cpu")
     device = torch.device(case.device)
     library = getattr(torch, device.type, None)
@@ -120,11 +121,9 @@ class TorchTask(Task):
         on_cuda = self.device.type == "cuda"
         missing = [mode for mode in self.modes if mode in ON_CUDA_ONLY and not on_cuda]
         if missing:
-            where = self.device.type.upper()
-            raise WorkloadError(
-                f"mode {missing[0]} needs a CUDA device, and {case.device} computes on the {where}",
-                hint="choose another --mode here",
-            )
+            where = f"{case.device} computes on the {self.device.type.upper()}"
+            text = f"mode {missing[0]} needs a CUDA device, and {where}"
+            raise WorkloadError(text, hint="choose another --mode here")
 
     def laid_out(self, network: Any) -> Any:
         """The network in the layout of the case: channels last in mode "nhwc"."""
@@ -171,6 +170,13 @@ class TorchTask(Task):
             self.finish()
             spent.append(time.perf_counter() - began)
         return spent
+
+    def result(self) -> Any:
+        """The tensor that a step leaves on the device; None if no caller would copy one."""
+
+    def transfer_out_s(self) -> float | None:
+        result = None if self.case.device_kind == "cpu" else self.result()
+        return None if result is None else self.timed(partial(result.to, "cpu", copy=True), 1)[0]
 
     def profile(self, steps: int) -> Profile:
         return profiling.by_torch(self, steps)
@@ -281,16 +287,6 @@ def graphed(call: Callable[[], Any], inside: Iterable[Any] = ()) -> Callable[...
     return replay
 
 
-def time_to_host(case: Case, result: Any) -> float | None:
-    """Seconds to copy the tensor `result` to the host; None on a CPU."""
-    if case.device_kind == "cpu":
-        return None
-    synchronize(result.device)
-    began = time.perf_counter()
-    result.to("cpu", copy=True)
-    return time.perf_counter() - began
-
-
 def self_attention(heads: int, *, causal: bool = False) -> Any:
     """A torch module of self-attention, from queries, keys and values side by side."""
 
@@ -301,6 +297,18 @@ def self_attention(heads: int, *, causal: bool = False) -> Any:
             return mixed.transpose(1, 2).flatten(2)
 
     return SelfAttention()
+
+
+def initialise(network: Any, seed: int, draw: Callable[[Any, str, Any], Any]) -> Any:
+    """`network` with matrices and kernels by `draw(generator, name, shape)`, and biases of zero."""
+    rng = np.random.default_rng(seed)
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if parameter.dim() > 1:
+                parameter.copy_(torch.from_numpy(draw(rng, name, parameter.shape)))
+            elif name.endswith("bias"):
+                parameter.zero_()
+    return network
 
 
 def module(layers: Sequence[Layer]) -> Any:

@@ -254,12 +254,10 @@ def require_shared_memory(loaders: int, ahead: int, batch_bytes: float) -> None:
     needed, found = loaders * ahead * batch_bytes, os.statvfs(SHARED_MEMORY)
     free = found.f_bavail * found.f_frsize
     if needed > free:
-        raise WorkloadError(
-            f"{loaders} loaders need {needed / 1e6:.0f} MB of shared memory, {SHARED_MEMORY} has "
-            f"{free / 1e6:.0f} MB",
-            code="shared_memory",
-            hint="use fewer loaders, a smaller prefetch or batch, or docker run --shm-size=1g",
-        )
+        needs = f"{loaders} loaders need {needed / 1e6:.0f} MB of shared memory"
+        hint = "use fewer loaders, a smaller prefetch or batch, or docker run --shm-size=1g"
+        text = f"{needs}, {SHARED_MEMORY} has {free / 1e6:.0f} MB"
+        raise WorkloadError(text, code="shared_memory", hint=hint)
 
 
 def require_batch(case: Case, count: int, what: str) -> None:

@@ -67,13 +67,8 @@ def inspect(
                 if why is None or not chosen.folded:  # without folds they take less time
                     break
         else:
-            # A model that takes a root or a logarithm of its inputs may need positive ones.
-            for positive in (False, True):
-                maker = Maker(loaded.proto, ports, positive=positive)
-                sizes = possible_sizes(ports, shapes, batch)
-                chosen = _random(original, sizes, maker, seed)
-                if not _undefined(original.outputs, [original.run(chosen.choose[0])]):
-                    break
+            possible = possible_sizes(ports, shapes, batch)
+            chosen = _random(original, loaded.proto, ports, possible, seed)
         began = time.perf_counter()
         reference = [original.run(each) for each in [*chosen.choose, *chosen.check]]
         step_s = (time.perf_counter() - began) / len(reference)
@@ -116,24 +111,28 @@ def _write(chosen: Chosen, reference: Samples, folder: Path, answered: str | Non
         (folder / samples.FOLDS).touch()
 
 
-def _random(original: Original, possible: Iterable[Sizes], maker: Maker, seed: int) -> Chosen:
+def _random(
+    original: Original, model: Any, ports: Sequence[Input], possible: Iterable[Sizes], seed: int
+) -> Chosen:
     """Random inputs in the first of the `possible` sizes that run."""
     first: WorkloadError | None = None
-    began = time.monotonic()
+    began, maker = time.monotonic(), Maker(model, ports)
     for sizes in possible:
-        generators = [np.random.default_rng([seed, part]) for part in range(2)]
-        sample = maker.sample(sizes.shapes, generators[0])
+        trial, *parts = [np.random.default_rng([seed, part]) for part in (0, 0, 1)]
         try:
-            run_s, _ = _run_s(original, sample)
+            run_s, answers = _run_s(original, maker.sample(sizes.shapes, trial))
         except WorkloadError as error:
             first = first or error
             if time.monotonic() - began > TRIALS_S:
                 break
             continue
-        count = max(FEWEST, min(SAMPLES, int(RANDOM_S / 2 / run_s))) if sample else 1
-        choose = [sample, *(maker.sample(sizes.shapes, generators[0]) for _ in range(count - 1))]
-        calibration = [maker.sample(sizes.shapes, generators[1]) for _ in range(count)]
-        return Chosen(sizes, choose, calibration, maker.origins, "random", same=not sample)
+        if _undefined(original.outputs, [answers]):  # perhaps it takes a root of its inputs
+            maker = Maker(model, ports, positive=True)
+        count = max(FEWEST, min(SAMPLES, int(RANDOM_S / 2 / run_s))) if ports else 1
+        choose, calibration = (
+            [maker.sample(sizes.shapes, part) for _ in range(count)] for part in parts
+        )
+        return Chosen(sizes, choose, calibration, maker.origins, "random", same=not ports)
     raise first or bad_model("no sizes of its inputs were found with which it runs")
 
 

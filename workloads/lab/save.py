@@ -49,10 +49,9 @@ def _require_free(model: Path, destination: Path, *, is_saved: bool) -> None:
     own = [file for file in (model, *(model.parent / name for name in weights)) if file.exists()]
     size = sum(file.stat().st_size for file in own)
     if is_saved and size > LARGEST_MODEL:
-        raise WorkloadError(
-            f"the pick is the model as given: its {size / 2**30:.1f} GiB do not fit into one file",
-            hint="copy it together with its external data",
-        )
+        what = f"the pick is the model as given: its {size / 2**30:.1f} GiB"
+        hint = "copy it together with its external data"
+        raise WorkloadError(f"{what} do not fit into one file", hint=hint)
     if destination.exists() and any(destination.samefile(file) for file in own):
         text = f"{destination} is the model itself, or its weights"
         raise WorkloadError(text, hint="choose another name: the original is never overwritten")

@@ -11,11 +11,10 @@ from itertools import cycle
 from pathlib import Path
 from typing import ClassVar
 
-from workbench.contract import Accuracy, Case, Profile, Setup, Task, Variant, Work, Workload
+from workbench.contract import Accuracy, Case, Setup, Task, Variant, Work, Workload
 from workbench.worker.libraries import Array
 
-from .._shared import profiling
-from .._shared.session import open_session
+from .._shared.onnx_task import OnnxTask
 from . import agreement, bounds, samples
 from .samples import Samples
 
@@ -40,22 +39,22 @@ class Model(Workload):
         return ModelTask(case, setup)
 
 
-class ModelTask(Task):
+class ModelTask(OnnxTask):
+    """One step is one run."""
+
+    shared = True
+
     def __init__(self, case: Case, setup: Setup) -> None:
-        self.case, self.file = case, setup.files["model"]
         # The model as given needs no limit, as the others are compared with it.
         self.limit = float(setup.files["limit"]) if "limit" in setup.files else None
         self.metric = setup.files.get("metric", "relative_error")
-        with setup.phase("compile"):
-            self.session = open_session(self.file, case, shared=True)
+        self.file = setup.files["model"]
+        self.open(setup, case, self.file)
         self.outputs = agreement.compared(self.session)
         self.folder = Path(setup.files["folder"])
         self.inputs = self._named(samples.INPUTS)
         self.references = samples.read(self.folder / samples.REFERENCE)
         self.feeds = cycle(self.inputs)
-
-    def step(self) -> None:
-        self.session.run(None, next(self.feeds))
 
     def check(self) -> Accuracy:
         """The error on the inputs that choose, or on those held out if the bound of the first is
@@ -105,9 +104,6 @@ class ModelTask(Task):
         reference = f"the model as given, unoptimised, on {inputs}"
         # Always passed: the advisor applies the user's own error limit.
         return Accuracy(self.metric, value, reference, 1.0, True, outputs, bound, held_out)
-
-    def profile(self, steps: int) -> Profile:
-        return profiling.by_onnxruntime(self.file, self.case, self.feeds, steps, shared=True)
 
 
 WORKLOAD = Model()

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from workbench.contract import THREAD_VARIABLES, Accuracy, Case, Task, WorkloadError, kind_of
+from workbench.contract import THREAD_VARIABLES, Accuracy, Case, Task, WorkloadError
 from workbench.worker.block import time_sample
 from workbench.worker.code import OWN, Code
 
@@ -86,7 +86,7 @@ class FunctionTask(Task):
         self.batch = _size(case.batch, takes, own=self._inputs is None)
         self._device = case.computes_on
         # By default torch, JAX and TensorFlow use TF32 on a GPU, torch in convolutions only.
-        usual = LIMIT if kind_of(case.device).on_host else REDUCED
+        usual = LIMIT if case.computes_on == "cpu" else REDUCED
         self._limit = usual if code.max_error is None else code.max_error
         self._result: Any = None
         self.mutated: list[str] = []  # arguments that a call changes

@@ -47,7 +47,8 @@ class ModuleTask(TorchTask):
             self.pristine = subject.example(case.batch)
             self.check_output = subject.part("check")
             self.restore()
-        with user_errors(subject.name), setup.phase("transfer"):
+        moving = "build" if case.device_kind == "cpu" else "transfer"
+        with user_errors(subject.name), setup.phase(moving):
             self.model = self._module(subject)
             synchronize(self.device)
         self.activate()

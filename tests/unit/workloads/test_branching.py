@@ -11,6 +11,7 @@ from tasks import prepared
 from workbench import catalog
 from workbench.contract import Case, WorkloadError
 from workloads import forest, sequential
+from workloads._shared import onnx_model
 from workloads.forest import grow
 
 FOREST, SEQUENTIAL = catalog.load("forest"), catalog.load("sequential")
@@ -74,10 +75,10 @@ def test_the_model_has_only_nodes_that_paths_reach() -> None:
 
 
 def test_a_model_beyond_protobuf_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forest, "LARGEST_MODEL", 1000)
-    with pytest.raises(WorkloadError, match="protobuf") as caught:
+    monkeypatch.setattr(onnx_model, "LARGEST_MODEL", 1000)
+    with pytest.raises(WorkloadError, match="ONNX model") as caught:
         prepared(forest_case("onnxruntime", 1))
-    assert "fewer trees" in (caught.value.hint or "")
+    assert "smaller size" in (caught.value.hint or "")
 
 
 def test_memory_of_a_forest_grows_with_trees_depth_and_batch() -> None:

@@ -170,6 +170,14 @@ def test_transfers_and_trainings_need_no_cuda(monkeypatch) -> None:
     assert small("scaling", "xpu:0", width=16).check().passed
 
 
+def test_photographs_for_mps_wait_in_pageable_memory(monkeypatch) -> None:
+    monkeypatch.setattr(torch, "mps", Part(one=True))
+    monkeypatch.setattr(torch.Tensor, "to", lambda self, *_, **__: self)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", None)  # MPS has no page-locked memory
+    task = small("preprocessing", "mps:0", width=60, height=40, image=24)
+    assert task.sources[0].data_ptr() == task.photos[0].ctypes.data
+
+
 def test_cases_are_planned_where_their_library_works() -> None:
     request = Request(workloads=("infer_cnn",), devices=("gpu",))
     for platform, device, expected in (

@@ -76,6 +76,8 @@ def test_a_training_is_profiled_forwards_and_backwards(scratch: Path) -> None:
         (case_of("infer_cnn", "onnxruntime", image=16), {"Conv": 12}),
         (case_of("infer_mlp", "onnxruntime", width=16), {"Gemm": 2, "FusedGemm": 6}),
         (encoder_case("onnxruntime"), {"Softmax": 8, "Gelu": 8}),
+        (case_of("forest", "onnxruntime", trees=4, depth=3), {"TreeEnsembleRegressor": 2}),
+        (case_of("preprocessing", "onnxruntime", width=60, height=40, image=24), {"Resize": 2}),
     ],
     ids=lambda value: value.workload if isinstance(value, Case) else "",
 )
