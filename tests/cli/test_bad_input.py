@@ -54,6 +54,7 @@ USAGE = [
     (("advise", "--command", "run {n}"), "add --over n="),
     (("advise", "--command", "run", "--until", "("), "--until is not a regular expression"),
     (("open", "20990101-000000-dead"), "no such file or run"),
+    (("export", "--html", "last"), "Missing argument 'RUN'. It comes before the options."),
     (("--json", "run", "spin"), "put --json after the command"),
     (("fly",), "fly"),
     (("run", "spin", "--fast"), "--fast"),
