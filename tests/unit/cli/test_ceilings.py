@@ -40,7 +40,7 @@ def test_what_the_kept_ones_do_not_answer_is_measured(options, measures, monkeyp
 def test_warnings_and_what_was_not_measured_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     found, busy = builders.machine(), Warning("busy_machine", "others compute", "wait", "matmul")
     report = Report.of(builders.events({builders.case("cpu"): []}))
-    report.warnings.append(busy)
+    report.warnings += [busy, Warning("no_journal", "this run is not kept", "set it")]
     report.ceilings = builders.ceilings("cpu")
     monkeypatch.setattr(machine, "detect", lambda _: (found, None))
     monkeypatch.setattr(headless, "run_quietly", lambda _: (report, 1))
@@ -48,6 +48,7 @@ def test_warnings_and_what_was_not_measured_are_said(monkeypatch: pytest.MonkeyP
     assert done.exit_code == 1
     assert "workbench: nothing was measured for row" in done.stderr
     assert "warning: [matmul] others compute; wait" in done.stderr
+    assert "not kept" not in done.stderr, "the log of the run has said so"
     done = CliRunner().invoke(cli, ["ceilings", "--again", "--json"])
     assert json.loads(done.stdout)["warnings"][0]["code"] == "busy_machine"
 

@@ -65,9 +65,9 @@ def test_the_doctor_tries_one_package_after_another_on_an_exclusive_gpu(
     assert asked == {"at_once": at_once}
 
 
-def test_all_gpus_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_gpus_needs_one_before_any_package_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     here = machine(), Software("3.11", "python", {}, {})
     monkeypatch.setattr("workbench.machine.detect", lambda _: here)
-    monkeypatch.setattr("workbench.machine.packages.trials.try_packages", lambda *_, **__: {})
+    monkeypatch.setattr("workbench.machine.packages.trials.try_packages", pytest.fail)
     with pytest.raises(UsageError, match="no GPU"):
         cli.main(["doctor", "--all-gpus"], standalone_mode=False)
