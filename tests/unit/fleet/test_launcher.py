@@ -1,4 +1,4 @@
-"""A launcher with a fake engine: what it submits, says and writes down."""
+"""A launcher with a fake cluster: what it submits, says and writes down."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ NODES = [Node("a", 8, 16 << 30, partition="cpu"), Node("b", 8, 16 << 30, partiti
 NODES += [Node("g", 32, 64 << 30, ("ib",), ("gpu:a100:4",), "gpu", forces_sharing=True)]
 
 
-class Engine:
+class Cluster:
     """Submits nothing; the states are what a test says."""
 
     def __init__(self) -> None:
@@ -51,8 +51,8 @@ class Scene:
     """A folder with a plan, and launchers that look into it."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder, self.engine, self.said = folder, Engine(), list[str]()
-        monkeypatch.setattr(launchers, "Slurm", lambda *_: self.engine)
+        self.folder, self.cluster, self.said = folder, Cluster(), list[str]()
+        monkeypatch.setattr(launchers, "Slurm", lambda *_: self.cluster)
         self.plan = begin(folder, plan())
         self.launcher = self.another()
 
@@ -222,15 +222,15 @@ def test_own_code_is_found_where_the_user_stands(
 
 
 def test_every_job_is_submitted_once_even_by_another_launcher(scene) -> None:
-    assert scene.engine.submitted == ["cpu-8c-1", "cpu-8c-2", "gpu-32c-a100-4-1"]
+    assert scene.cluster.submitted == ["cpu-8c-1", "cpu-8c-2", "gpu-32c-a100-4-1"]
     (scene.folder / "jobs" / "cpu-8c-2" / "submitted.json").unlink()
     scene.another()
-    assert scene.engine.submitted[3:] == ["cpu-8c-2"]
+    assert scene.cluster.submitted[3:] == ["cpu-8c-2"]
 
 
 def test_changes_are_said_once_and_written_down(scene) -> None:
     scene.said.clear()
-    scene.engine.words = {"cpu-8c-1": "PENDING (Resources)"}
+    scene.cluster.words = {"cpu-8c-1": "PENDING (Resources)"}
     assert scene.launcher.look() and scene.launcher.look()
     assert scene.said == ["cpu-8c-1 on a: PENDING (Resources)"]
     note = scene.note("cpu-8c-1")
@@ -264,19 +264,19 @@ def test_a_damaged_note_is_written_again(scene) -> None:
 
 
 def test_a_cancelled_job_is_no_running_one_to_readers(scene) -> None:
-    scene.engine.words = {"cpu-8c-1": "RUNNING"}
+    scene.cluster.words = {"cpu-8c-1": "RUNNING"}
     scene.launcher.look()
     scene.answer("cpu-8c-2")
     scene.launcher.look()
     assert scene.launcher.cancel()
-    assert scene.engine.cancelled == ["id-cpu-8c-1", "id-gpu-32c-a100-4-1"]
+    assert scene.cluster.cancelled == ["id-cpu-8c-1", "id-gpu-32c-a100-4-1"]
     assert scene.states() == ["failed", "done", "failed"]
 
 
 def test_a_job_that_could_not_be_cancelled_is_named_and_not_called_cancelled(scene) -> None:
-    scene.engine.words = {"cpu-8c-1": "RUNNING"}
+    scene.cluster.words = {"cpu-8c-1": "RUNNING"}
     scene.launcher.look()
-    scene.engine.uncancelled = ["id-cpu-8c-1"]
+    scene.cluster.uncancelled = ["id-cpu-8c-1"]
     assert not scene.launcher.cancel()
     assert "cpu-8c-1 on a: it could not be cancelled and may go on" in scene.said
     states = [scene.note(name)["native_state"] for name in ("cpu-8c-1", "cpu-8c-2")]
@@ -286,8 +286,8 @@ def test_a_job_that_could_not_be_cancelled_is_named_and_not_called_cancelled(sce
     assert scene.said[0] == "cpu-8c-1 on a: it could not be cancelled and may go on"
 
 
-def test_the_word_of_the_engine_ends_a_job_the_second_time(scene) -> None:
-    scene.engine.words = {"cpu-8c-1": "NODE_FAIL (NodeDown)"}
+def test_the_word_of_the_cluster_ends_a_job_the_second_time(scene) -> None:
+    scene.cluster.words = {"cpu-8c-1": "NODE_FAIL (NodeDown)"}
     scene.launcher.look()
     assert not [line for line in scene.said if "failed" in line]
     scene.launcher.look()
@@ -297,20 +297,20 @@ def test_the_word_of_the_engine_ends_a_job_the_second_time(scene) -> None:
 
 def test_a_job_that_is_forgotten_keeps_the_reason_for_its_end(scene) -> None:
     for words in ("TIMEOUT (TimeLimit)", "ENDED"):
-        scene.engine.words = {"cpu-8c-1": words}
+        scene.cluster.words = {"cpu-8c-1": words}
         scene.launcher = scene.another()
         scene.launcher.look()
     scene.launcher.look()
     assert scene.said[-1].endswith("its last state was TIMEOUT (TimeLimit)")
-    scene.engine.words = {"cpu-8c-2": "ENDED"}
+    scene.cluster.words = {"cpu-8c-2": "ENDED"}
     scene.launcher.look()
     assert scene.said[-1] == "cpu-8c-2 on b: ENDED"
 
 
 def test_a_job_that_is_forgotten_after_the_deadline_is_lost(scene) -> None:
-    scene.engine.words = {"cpu-8c-1": "PENDING (Resources)"}
+    scene.cluster.words = {"cpu-8c-1": "PENDING (Resources)"}
     scene.launcher.look()
-    scene.engine.words = {"cpu-8c-1": "ENDED"}
+    scene.cluster.words = {"cpu-8c-1": "ENDED"}
     scene.after_the_deadline()
     assert "cpu-8c-1 on a: ENDED" not in scene.said
     lost = "cpu-8c-1 on a: lost: no document by the deadline, 10 min 00 s"
@@ -318,14 +318,14 @@ def test_a_job_that_is_forgotten_after_the_deadline_is_lost(scene) -> None:
 
 
 def test_a_folder_that_its_node_does_not_see_is_suspected(scene) -> None:
-    scene.engine.words = {"cpu-8c-1": "FAILED (NonZeroExitCode)"}
+    scene.cluster.words = {"cpu-8c-1": "FAILED (NonZeroExitCode)"}
     scene.launcher.look()
     scene.launcher.look()
     assert scene.said[-1].endswith("is empty: the node may not see it, so name a shared folder")
 
 
 def test_a_file_that_comes_late_still_counts(scene) -> None:
-    scene.engine.words = {"cpu-8c-1": "COMPLETED"}
+    scene.cluster.words = {"cpu-8c-1": "COMPLETED"}
     scene.launcher.look()
     scene.answer("cpu-8c-1")
     scene.launcher.look()
@@ -334,7 +334,7 @@ def test_a_file_that_comes_late_still_counts(scene) -> None:
 
 def test_a_refused_job_costs_only_itself(tmp_path, monkeypatch) -> None:
     scene = Scene(tmp_path / "fleet", monkeypatch)
-    scene.engine.refuses = "cpu-8c-1"
+    scene.cluster.refuses = "cpu-8c-1"
     (scene.folder / "jobs" / "cpu-8c-1" / "submitted.json").unlink()
     again = scene.another()
     refusal = "REFUSED (Slurm refuses it: exclusive is not allowed)"
@@ -343,14 +343,14 @@ def test_a_refused_job_costs_only_itself(tmp_path, monkeypatch) -> None:
         scene.answer(name)
     assert not again.look()
     assert scene.states() == ["failed", "done", "done"]
-    scene.engine.refuses = ""
+    scene.cluster.refuses = ""
     assert scene.another().look()
 
 
 def test_at_the_deadline_the_rest_is_cancelled(scene) -> None:
     scene.answer("cpu-8c-1")
     scene.after_the_deadline()
-    assert scene.engine.cancelled == ["id-cpu-8c-2", "id-gpu-32c-a100-4-1"]
+    assert scene.cluster.cancelled == ["id-cpu-8c-2", "id-gpu-32c-a100-4-1"]
     assert scene.said[-1] == (
         "gpu-32c-a100-4-1 on g: lost: no document by the deadline, 10 min 00 s"
     )
