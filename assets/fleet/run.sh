@@ -1,7 +1,7 @@
 # What a node of a fleet runs.  It writes into the job's folder alone, nothing connects back, and
 # the exit code comes last.
 cd "$job" || exit 1
-mkdir started || exit 75 # two launchers submitted it, or the engine began it again
+mkdir started || exit 75 # two launchers submitted it, or the cluster began it again
 exec >>log.txt 2>&1 </dev/null
 
 finish() {

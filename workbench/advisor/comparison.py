@@ -107,12 +107,13 @@ class Comparison:
         if self.ratio is not None and self.ratio.high < 1:
             return Comparison(self.other, self.one, self.ratio.inverse()).sentence()
         one, other = candidate_name(self.one.case), candidate_name(self.other.case)
-        factor, ci = self.parts
         if self.ratio is None:
             return f"{one} leads {other}, but too few rounds were measured for an interval."
         if self.is_proven and ratios.is_tie(self.ratio):
+            factor, ci = self.parts
             return f"{one} leads {other} by {BELOW}: {factor} (95% CI {ci})."
         if not self.is_proven:
             how = "are too close to call" if self.is_close else "cannot be distinguished"
             return f"{one} and {other} {how}: {units.apart(self.ratio.value, self.ratio.interval)}."
-        return f"{one} is {factor} {better(self.one.objective)} than {other} (95% CI {ci})."
+        factor, ci = units.lead_parts(self.ratio.value, self.ratio.interval)
+        return f"{one} is {factor} {better(self.one.objective)} than {other} ({ci})."

@@ -36,8 +36,8 @@ class Side(NamedTuple):
 def fleet_document(head: Mapping[str, Any], found: doc.FleetFolder) -> doc.FleetDocument:
     """The document of a folder, without prices; `head` has the first members of every document."""
     plan, nodes = found.plan, _typed(_comparable(found.nodes, found.plan))
-    engine, arguments = (plan.engine, plan.arguments) if plan else (None, [])
-    unpriced = doc.FleetDocument(**head, engine=engine, arguments=arguments, rows=[], nodes=nodes,
+    cluster, arguments = (plan.cluster, plan.arguments) if plan else (None, [])
+    unpriced = doc.FleetDocument(**head, cluster=cluster, arguments=arguments, rows=[], nodes=nodes,
                              prices={}, warnings=found.warnings)  # fmt: skip
     return priced(unpriced, {})
 

@@ -141,7 +141,7 @@ def _undecided(evidence: Evidence, ratio: Ratio) -> Iterator[str]:
 def _decided(evidence: Evidence, ratio: Ratio) -> Iterator[str]:
     """The outcome where one device is better, or seems to be."""
     faster = ratio if evidence.choice == "gpu" else ratio.inverse()
-    factor, ci = units.ratio_parts(faster.value, faster.interval)
+    factor, ci = units.lead_parts(faster.value, faster.interval)
     verb = "looks" if evidence.doubts or evidence.ahead_by_median is not None else "is"
     winner, loser = f"The {evidence.choice.upper()}", NAMES[OTHER[evidence.choice]]
     if evidence.best_gpu is not None:
@@ -151,7 +151,7 @@ def _decided(evidence: Evidence, ratio: Ratio) -> Iterator[str]:
             loser = loser.replace("the GPU", "a simulated GPU")
         winner, loser = winner.replace("GPU", kind.word), loser.replace("GPU", kind.word)
     words = better(evidence.scenario.objective)
-    yield f"{winner} {verb} {factor} {words} than {loser} (95% CI {ci})."
+    yield f"{winner} {verb} {factor} {words} than {loser} ({ci})."
     if evidence.lead is not None and evidence.lead.other.case.device_kind == evidence.choice:
         yield from _lead(evidence.lead)
     usual = evidence.row.plan.textbook

@@ -117,13 +117,13 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     check_python(python)
     Path.cwd()  # fails early if the folder is gone, in which torch cannot be imported
     found, software = machine.detect(python)
+    compared = all_gpus_report(found, python) if all_gpus else None
     installed = [name for name in TRIALS if package_of(name, software)]
     trials = try_packages(installed, python, at_once=not found.exclusive)
     known = ceiling_store.load(ceiling_store.fingerprint(found, software))
     examined = examine(found, software, trials, known)
-    if all_gpus:
-        report, links = all_gpus_report(found, python)
-        examined = examined.with_all_gpus(report, links)
+    if compared is not None:
+        examined = examined.with_all_gpus(*compared)
     if as_json:
         from msgspec.structs import asdict
 
@@ -191,7 +191,7 @@ def ceilings(
     from .. import machine
     from ..engine import ceiling_store
     from ..export.view.ceilings import ceilings_text
-    from ..export.view.events import warning_text
+    from ..export.view.events import ALARMING, warning_text
     from ..machine.datasheets import load as datasheets
     from ..planning.request import check
     from ..text.output import say
@@ -212,7 +212,8 @@ def ceilings(
         known, found, warnings = report.ceilings, report.machine or found, report.warnings
         say_why(report, code)
         for warning in warnings:
-            say(f"warning: {warning_text(warning)}")
+            if warning.code not in ALARMING:  # the log has those
+                say(f"warning: {warning_text(warning)}")
     if as_json:
         names = [device.name for device in known.devices] if known else []
         sheets = {name: sheet for name, sheet in datasheets().items() if name in names}

@@ -213,7 +213,7 @@ def run(
     try:
         is_whole = launcher.submit()
         if detach:
-            if planned.engine == "ssh":
+            if planned.cluster == "ssh":
                 say(f"to fetch what the hosts write: workbench fleet run --into {into}")
             sys.exit(OK if is_whole else FAILED)
         launcher.watch(every_s)

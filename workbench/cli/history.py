@@ -136,7 +136,7 @@ def resume(run: str, control: bool, **options: bool) -> None:
     """Measure the rows missing from an interrupted run.
 
     The result is a new run, which also contains the rows already measured.  A complete run is
-    printed in the format that is asked for.
+    printed in the format that is asked for, and its exit code is that of the run.
     """
     from ..report import cut_run, history, journal, run_files
 
@@ -157,7 +157,9 @@ def resume(run: str, control: bool, **options: bool) -> None:
         say(f"run {cut.started.id} {state}: workbench open {cut.started.id}")
         if display and (whole := FORMATS[display].whole):  # a script reads the document from stdout
             put(whole(old.report))
-        sys.exit(FAILED if missing else OK)
+        finished = old.report.finished
+        ended = finished.exit_code if finished and finished.status == "done" else OK
+        sys.exit(FAILED if missing else ended)
     chosen = [f"--{name}" for name in (display, control and "control") if name]
     root = click.get_current_context().find_root().command
     root.main([*cut.command, *chosen], standalone_mode=False, obj=cut)

@@ -76,11 +76,7 @@ def main(arguments: list[str] | None = None) -> None:
     except click.exceptions.Exit as ended:
         sys.exit(ended.exit_code)
     except click.ClickException as error:
-        text = error.format_message()
-        is_script = any(word.startswith("--torch") for word in arguments or sys.argv)
-        if isinstance(error, click.NoSuchOption) and is_script:
-            text += " The arguments of a script follow `--`."
-        fail(text, USAGE)
+        fail(f"{error.format_message()}{hint_of(error, arguments or sys.argv)}", USAGE)
     except (UsageError, JournalError, WorkloadError) as error:
         hint = getattr(error, "hint", None)
         fail(f"{error} ({hint})" if hint else str(error), USAGE)
@@ -94,6 +90,16 @@ def main(arguments: list[str] | None = None) -> None:
         internal(error)
     except Exception as error:
         internal(error)
+
+
+def hint_of(error: click.ClickException, words: list[str]) -> str:
+    """A further sentence where an option or an argument stands in the wrong place."""
+    is_script = any(word.startswith("--torch") for word in words)
+    if isinstance(error, click.NoSuchOption) and is_script:
+        return " The arguments of a script follow `--`."
+    if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument):
+        return " It comes before the options."  # one of them may have taken it
+    return ""
 
 
 def refuse(error: OSError) -> None:

@@ -65,10 +65,11 @@ class ABRun:
         self._pool = self._context.pool
 
     def _take(self, event: ev.AnyEvent) -> None:
-        """Note the machine and print warnings; failures of workers are raised as well."""
+        """Note the machine, and print each warning once; failures of workers are raised as well."""
         if isinstance(event, ev.HardwareDetected):
             self._report.apply(event)
-        elif isinstance(event, ev.WarningRaised):
+        elif isinstance(event, ev.WarningRaised) and event.warning not in self._report.warnings:
+            self._report.apply(event)
             say(f"warning: {event.warning.one_line}")
 
     @property

@@ -34,7 +34,7 @@ OVER_S = 2.0  # seconds that a search may overrun its time
 NOT_USABLE = (
     "bad_model", "bad_input", "unsupported", "non_finite", "missing_package", "no_memory",
 )  # fmt: skip
-NO_TIME = "the budget left no time to build it; raise --budget"
+LATE = "the budget left no time to build it; raise --budget"
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Made)
@@ -111,7 +111,7 @@ class ModelVariants:
         if recipe in self._failed:
             return False
         if self.context.now() >= until_s:
-            self.left_out.setdefault(recipe.label, NO_TIME)
+            self.left_out.setdefault(recipe.label, LATE)
             return False
         made = self._made(recipe, recipe.label, Made, self._share_s(BUILD_SHARE), op="build")
         if isinstance(made, Reason):
@@ -157,7 +157,7 @@ class ModelVariants:
         """Record that no time is left for these recipes, unless they were built or failed."""
         for recipe in recipes:
             if self._label(recipe) not in self._files and recipe not in self._failed:
-                self.left_out.setdefault(recipe.label, NO_TIME)
+                self.left_out.setdefault(recipe.label, LATE)
 
     def file(self, case: Case) -> str:
         return self._files[case.variant]

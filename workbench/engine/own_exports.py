@@ -26,7 +26,7 @@ from ..worker.code import OWN, Code
 from ..worker.recipe import ORIGINAL
 from ..worker.session_options import BFLOAT, ONNX_BACKENDS, OPENVINO
 from .context import START_S, RunContext
-from .model_variants import LAB, NO_TIME, ModelVariants
+from .model_variants import LAB, LATE, ModelVariants
 from .variant_search import VariantSearch, case_of
 
 EXPORTER = WorkerKey("cpu", "torch", alone="export")
@@ -102,7 +102,7 @@ class Exports:
             return self._search.gap()
         is_possible = self.exported is not None and self.has_quantised
         if is_possible and ("int8" not in self.left_out or "int8" in self.late):
-            self.leave_out("int8", NO_TIME, late=True)
+            self.leave_out("int8", LATE, late=True)
             return "its INT8 forms"
         return ""
 
@@ -199,7 +199,7 @@ class Exports:
             facts, products = variants.prepare(variants.inspect(given=given))
         except (WorkerFailed, UsageError) as error:
             late = isinstance(error, WorkerFailed) and error.reason.code == "timeout"
-            self.leave_out("int8", NO_TIME if late else str(error), late=late)
+            self.leave_out("int8", LATE if late else str(error), late=late)
             return None
         asked = self.space.request.precisions
         may_round = not asked or BFLOAT in asked  # products of the exported FP32 model

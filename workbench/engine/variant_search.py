@@ -13,7 +13,7 @@ from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
 from ..text.units import listed
 from ..worker.recipe import ORIGINAL, Recipe
-from .model_variants import NO_TIME, ModelVariants
+from .model_variants import LATE, ModelVariants
 
 NEAR = 1.25  # times the smallest error, up to which a variant may start a mix
 MOST_LISTED = 3  # variants listed by name that lacked time
@@ -65,7 +65,7 @@ class VariantSearch:
     def gap(self, candidates: Sequence[Candidate] = ()) -> str:
         """After the race: the variants that lacked time to be built, in words."""
         self.stop()
-        late = [name for name, why in self.variants.left_out.items() if why == NO_TIME]
+        late = [name for name, why in self.variants.left_out.items() if why == LATE]
         return listed(late, MOST_LISTED) if late else ""
 
     def next(self, measured: Iterable[Candidate], scenario: Scenario, until_s: float) -> list[Case]:

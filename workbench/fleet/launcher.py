@@ -91,10 +91,10 @@ class Launcher:
         self._folder = folder
         self._plan = plan
         self._say = say
-        self._engine = Ssh(folder, plan) if plan.engine == "ssh" else Slurm(folder, plan)
+        self._cluster = Ssh(folder, plan) if plan.cluster == "ssh" else Slurm(folder, plan)
         self._submitted: dict[str, Submitted] = {}  # by the name of the job
         self._ended: set[str] = set()
-        self._suspects: set[str] = set()  # jobs that ended, but so far only the engine says so
+        self._suspects: set[str] = set()  # jobs that ended, but so far only the cluster says so
 
     @property
     def waiting(self) -> dict[str, FleetJob]:
@@ -118,7 +118,7 @@ class Launcher:
                     self._submitted[job.name] = known
                     continue
             try:
-                job_id = self._engine.submit(job, place / records.SCRIPT)
+                job_id = self._cluster.submit(job, place / records.SCRIPT)
             except UsageError as error:
                 self._note(job, Submitted("", now()), f"REFUSED ({error})")
                 self._ended.add(job.name)
@@ -145,7 +145,7 @@ class Launcher:
     def _stop(self) -> list[FleetJob]:
         """Cancel the jobs that have not ended; returns those cancelled, and reports the others."""
         waiting = self.waiting
-        for job_id in self._engine.cancel(waiting):
+        for job_id in self._cluster.cancel(waiting):
             job = waiting.pop(job_id)
             self._say(f"{job.name} on {job.node}: it could not be cancelled and may go on")
         return list(waiting.values())
@@ -153,7 +153,7 @@ class Launcher:
     def look(self) -> bool:
         """Report every change; returns whether jobs are still to be waited for."""
         waiting = self.waiting
-        states = self._engine.states(waiting) if waiting else {}
+        states = self._cluster.states(waiting) if waiting else {}
         for job_id, job in waiting.items():
             before, state = self._submitted[job.name], states.get(job_id, "")
             known = before.native_state or ""
@@ -161,7 +161,7 @@ class Launcher:
             forgotten = state == "ENDED" and (known.startswith(records.ENDED) or self._left_s <= 0)
             if not forgotten and state not in ("", known):
                 self._note(job, before, state)
-            # A file on a shared disk may appear late: the engine's word counts the second time.
+            # A file on a shared disk may appear late: the cluster's word counts the second time.
             ended = (self._folder / JOBS / job.name / records.EXIT_CODE).exists()
             if not ended and state.startswith(records.ENDED):
                 ended = job.name in self._suspects

@@ -75,7 +75,7 @@ def make_plan(
 ) -> FleetPlan:
     """A plan with a job on each of the first `per_type` nodes of a type.  `settings` are fields of
     the plan, and `scaling`, the node type of a job over two nodes."""
-    engine, types = "slurm" if nodes[0].partition else "ssh", node_types(nodes)
+    cluster, types = "slurm" if nodes[0].partition else "ssh", node_types(nodes)
     crowded = {node.partition for node in nodes if shared or node.forces_sharing}
     jobs = [
         FleetJob(f"{e.name}-{number}", e.name, node, e.partition, e.partition not in crowded)
@@ -89,7 +89,7 @@ def make_plan(
         both, alone = ",".join(found.nodes[:2]), found.partition not in crowded
         jobs.append(FleetJob("scaling", found.name, both, found.partition, alone, nodes=2))
     settings |= {"arguments": request.arguments(), "node_types": types, "jobs": jobs}
-    head = FLEET_VERSION, now(), __version__, engine
+    head = FLEET_VERSION, now(), __version__, cluster
     return FleetPlan(*head, budget_s=request.budget, **settings)
 
 
@@ -131,7 +131,7 @@ def plan_lines(plan: FleetPlan) -> Iterator[str]:
     yield f"{all_jobs}, {minutes:.1f} node-minutes of measuring, {most:.0f} at most"
     yield f"deadline {units.clock(plan.deadline_s)} after the start, waiting in queues included"
     yield f"each node: {shlex.join([plan.python, '-P', '-m', 'workbench', *plan.arguments])}"
-    yield f"needed: {NEEDED[plan.engine]}"
+    yield f"needed: {NEEDED[plan.cluster]}"
     if plan.wheels:
         yield f"each node installs workbench for its run from a copy of {plan.wheels}"
     if plan.budget_s < TABLE_QUICK_BUDGET_S:

@@ -169,24 +169,24 @@ def job_node(
 def _state(
     at: Path, submitted: fleet.Submitted | None, plan: fleet.FleetPlan | None, now_s: float
 ) -> tuple[str, str]:
-    """The state of a job without a document, as far as the engine and the clock know."""
+    """The state of a job without a document, as far as the cluster and the clock know."""
     word = shown(submitted.native_state or "", 80) if submitted else ""
-    engine = f"; its last state was {word}" if word else ""
+    last = f"; its last state was {word}" if word else ""
     if os.path.lexists(at / fleet.EXIT_CODE):
         code = "unknown"
         with suppress(OSError, ValueError):
             code = str(int(whole(at / fleet.EXIT_CODE, 16)))
-        return "failed", f"it ended without a document, exit code {code}{engine}"
+        return "failed", f"it ended without a document, exit code {code}{last}"
     if word.startswith(fleet.ENDED):
-        text = f"it ended without a document{engine}"
+        text = f"it ended without a document{last}"
         if word.startswith(UNSEEN) and not os.path.lexists(at / fleet.LOG):
             text += f"; {shown(str(at))} is empty: the node may not see it, so name a shared folder"
         return "failed", text
     began = _moment(plan.created_at if plan else "")
     if plan is not None and began is not None and now_s >= began + plan.deadline_s:
         never = "" if submitted else "; it was never submitted"
-        return "lost", f"no document by the deadline, {clock(plan.deadline_s)}{never}{engine}"
-    return "pending", f"submitted{engine}" if submitted else "not submitted yet"
+        return "lost", f"no document by the deadline, {clock(plan.deadline_s)}{never}{last}"
+    return "pending", f"submitted{last}" if submitted else "not submitted yet"
 
 
 def _moment(text: str) -> float | None:

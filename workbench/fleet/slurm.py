@@ -72,7 +72,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 class Slurm:
-    """The engine of nodes that `sinfo` lists."""
+    """The cluster of nodes that `sinfo` lists."""
 
     def __init__(self, folder: Path, plan: FleetPlan) -> None:
         try:

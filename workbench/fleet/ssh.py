@@ -83,7 +83,7 @@ def ask(host: str, command: str, stdin: bytes = b"") -> bytes:
 
 
 class Ssh:
-    """The engine of `--hosts`; the id of a job is `PID@HOST`."""
+    """The cluster of `--hosts`; the id of a job is `PID@HOST`."""
 
     def __init__(self, folder: Path, plan: FleetPlan) -> None:
         self._folder = folder

@@ -15,13 +15,13 @@ DOCTOR, JOURNAL, DOCUMENT = "doctor.json", "run.jsonl", "document.json"
 LOG, EXIT_CODE = "log.txt", "exit_code"
 COLLECTED = "fleet-document.json"  # its name in the folder
 # Beginnings of final states of a job: Slurm's, ENDED of a process over ssh, and ours of a job that
-# the engine refused.
+# was refused.
 ENDED: tuple[str, ...] = ("BOOT_FAIL", "CANCEL", "COMPLETED", "DEADLINE", "ENDED", "FAILED")
 ENDED += ("NODE_FAIL", "OUT_OF_ME", "PREEMPTED", "REFUSED", "TIMEOUT")
 
 
 class NodeType(msgspec.Struct, frozen=True):
-    """Nodes that the engine describes as equal."""
+    """Nodes that the cluster describes as equal."""
 
     name: str  # "cpu-32c", unique in the fleet
     cores: int
@@ -56,7 +56,7 @@ class FleetPlan(msgspec.Struct, frozen=True):
     fleet_version: int
     created_at: str  # ISO 8601, UTC
     tool_version: str
-    engine: str  # "slurm" or "ssh"
+    cluster: str = msgspec.field(name="engine")  # "slurm" or "ssh"
     arguments: list[str]  # the options of the run on every node
     python: str  # the interpreter's path on the nodes
     deadline_s: float  # from `created_at`
@@ -78,9 +78,9 @@ class PlanDocument(msgspec.Struct, frozen=True):
 class Submitted(msgspec.Struct, frozen=True):
     """The contents of `submitted.json`."""
 
-    job_id: str  # the engine's id, or PROCESS@HOST with ssh; empty if the engine refused the job
+    job_id: str  # Slurm's id, or PROCESS@HOST with ssh; empty if the job was refused
     at: str  # ISO 8601, UTC
-    native_state: str | None = None  # the state by the engine when last seen
+    native_state: str | None = None  # the state by Slurm or ssh when last seen
 
 
 class NodeAnswer(Summary, frozen=True):
@@ -173,7 +173,7 @@ class FleetDocument(msgspec.Struct, frozen=True):
 
     schema_version: int
     tool: Tool
-    engine: str | None  # None for a folder without a plan
+    cluster: str | None = msgspec.field(name="engine")  # None for a folder without a plan
     arguments: list[str]  # the options of the run on every node
     rows: list[FleetRow]
     nodes: list[FleetNode]

@@ -14,7 +14,10 @@ LONGEST_LINE = 4000  # characters
 
 
 def say(line: str) -> None:
-    """Write a line to stderr; errors are ignored, since a log must not end a run."""
+    """Write a line to stderr.
+
+    A reader that is gone ends a run; other errors of a log do not.
+    """
     try:
         sys.stderr.write(shown(line, LONGEST_LINE) + "\n")
         sys.stderr.flush()

@@ -10,6 +10,7 @@ from ..contract import DEVICE_KINDS
 
 NOT_AVAILABLE = "n/a"
 MOST_HALF = 9.99  # half an interval over its median, above which tables have no room for it
+WIDE = 4.0  # upper end of an interval over its lower, from which the estimate says little
 
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -120,6 +121,15 @@ def ratio_parts(value: float | None, interval: Sequence[float] | None) -> tuple[
     if interval is None:
         return text, ""
     return text, f"{interval[0]:.{decimals}f}-{interval[1]:.{decimals}f}"
+
+
+def lead_parts(value: float, interval: Sequence[float]) -> tuple[str, str]:
+    """`("1.49x", "95% CI 1.21-1.84")`; a wide interval comes first:
+    `("2.3x to 80.0x", "95% CI; estimate 13.6x")`."""
+    factor, ci = ratio_parts(value, interval)
+    if interval[0] <= 1 or interval[1] < WIDE * interval[0]:
+        return factor, f"95% CI {ci}"
+    return f"{ci.replace('-', 'x to ')}x", f"95% CI; estimate {factor}"
 
 
 def ratio(value: float | None, interval: Sequence[float] | None = None) -> str:

@@ -72,10 +72,10 @@ def test_the_doctor_tries_one_package_after_another_on_an_exclusive_gpu(
     assert asked == {"at_once": at_once}
 
 
-def test_all_gpus_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_gpus_needs_one_before_any_package_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     here = machine(), Software("3.11", "python", {}, {})
     monkeypatch.setattr("workbench.machine.detect", lambda _: here)
-    monkeypatch.setattr("workbench.machine.packages.trials.try_packages", lambda *_, **__: {})
+    monkeypatch.setattr("workbench.machine.packages.trials.try_packages", pytest.fail)
     with pytest.raises(UsageError, match="no GPU"):
         cli.main(["doctor", "--all-gpus"], standalone_mode=False)
 
@@ -104,7 +104,7 @@ def test_what_the_kept_ones_do_not_answer_is_measured(options, measures, monkeyp
 def test_warnings_and_what_was_not_measured_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     found, busy = builders.machine(), Warning("busy_machine", "others compute", "wait", "matmul")
     report = Report.of(builders.events({builders.case("cpu"): []}))
-    report.warnings.append(busy)
+    report.warnings += [busy, Warning("no_journal", "this run is not kept", "set it")]
     report.ceilings = builders.ceilings("cpu")
     monkeypatch.setattr("workbench.machine.detect", lambda _: (found, None))
     monkeypatch.setattr(headless, "run_quietly", lambda _: (report, 1))
@@ -112,6 +112,7 @@ def test_warnings_and_what_was_not_measured_are_said(monkeypatch: pytest.MonkeyP
     assert done.exit_code == 1
     assert "workbench: nothing was measured for row" in done.stderr
     assert "warning: [matmul] others compute; wait" in done.stderr
+    assert "not kept" not in done.stderr, "the log of the run has said so"
     done = CliRunner().invoke(cli, ["ceilings", "--again", "--json"])
     assert json.loads(done.stdout)["warnings"][0]["code"] == "busy_machine"
 

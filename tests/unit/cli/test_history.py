@@ -129,7 +129,7 @@ def test_in_a_terminal_a_run_is_resumed_on_the_screens(runs: Path, monkeypatch) 
 def test_a_run_that_ended_without_a_row_does_not_lack_nothing(runs: Path, capfd) -> None:
     empty = [event for event in RUN if not isinstance(event, (ev.BlockMeasured, ev.CasePrepared))]
     finished = ev.RunFinished(
-        at_s=1.0, status="done", finished_at="2026-11-21T00:00:10Z", duration_s=1.0, exit_code=1
+        at_s=1.0, status="done", finished_at="2026-11-21T00:00:10Z", duration_s=1.0, exit_code=3
     )
     for events_of, name in ((empty, "b"), (RUN, "c")):
         lines = [ev.encode(event) + b"\n" for event in (*events_of, finished)]
@@ -139,8 +139,8 @@ def test_a_run_that_ended_without_a_row_does_not_lack_nothing(runs: Path, capfd)
     assert "nothing was measured for row; measure it: workbench advise row\n" in done.stderr
     assert "is complete" not in done.stderr and "no row left to resume" in done.stderr
     done = CliRunner().invoke(cli, ["resume", "c"])
-    assert (done.exit_code, "is complete" in done.stderr) == (0, True)
-    with pytest.raises(SystemExit, match="0"):
+    assert (done.exit_code, "is complete" in done.stderr) == (3, True)
+    with pytest.raises(SystemExit, match="3"):
         cli.main(["resume", "c", "--json"], standalone_mode=False)
     assert json.loads(capfd.readouterr().out)["run"]["status"] == "done"
 

@@ -23,7 +23,8 @@ from workbench.pool.pool import WorkerFailed
 from workbench.pool.worker_process import WorkerKey
 from workbench.records.comparison import ABReport, ABResult, Side
 from workbench.records.document import SCHEMA_VERSION, Tool
-from workbench.records.reason import Reason
+from workbench.records.events import Event, WarningRaised
+from workbench.records.reason import Reason, Warning
 from workbench.stats.samples import median
 from workbench.worker.code import Code
 
@@ -165,6 +166,22 @@ def test_a_gpu_that_admits_one_process_at_a_time_is_refused(race: Race) -> None:
     assert refused.reason.code == "exclusive_gpu"
     assert raced.word == "SAME"
     assert report.exit_code == FAILED
+
+
+def test_a_warning_of_every_process_is_printed_once(
+    race: Race, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class New(Machine):
+        def pool(self, *_: object, listener: Callable[[Event], None], **__: object) -> Machine:
+            self.listener = listener
+            return self
+
+        def end(self, key: WorkerKey) -> None:
+            super().end(key)
+            self.listener(WarningRaised(at_s=0.0, warning=Warning("new", "torch is new", "wait")))
+
+    assert len(race(New(), budget_s=20.0).results[0].ratios) > 2
+    assert capsys.readouterr().err.count("warning: torch is new; wait") == 1
 
 
 def test_each_step_of_a_command_is_a_process_already(race: Race) -> None:

@@ -10,7 +10,7 @@ from simulated_run import SimulatedMachine, run
 from workbench.advisor.own.overview import recommendation
 from workbench.contract import Case
 from workbench.engine import own_exports
-from workbench.engine.model_variants import NO_TIME
+from workbench.engine.model_variants import LATE
 from workbench.planning.questions import OwnQuestion
 from workbench.planning.request import Request
 from workbench.records.reason import Reason
@@ -53,7 +53,7 @@ def test_the_answer_is_less_sure_where_int8_forms_had_no_turn() -> None:
     assert "No time was left for its INT8 forms and its compiled form; raise --budget." in " ".join(
         recommendation(report)
     )
-    assert report.code.left_out["int8"] == NO_TIME
+    assert report.code.left_out["int8"] == LATE
 
 
 def test_what_the_first_batch_had_no_time_for_is_missing_at_the_next_too() -> None:

@@ -1,4 +1,4 @@
-"""A launcher with a fake engine: what it submits, says and writes down."""
+"""A launcher with a fake cluster: what it submits, says and writes down."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ NODES = [Node("a", 8, 16 << 30, partition="cpu"), Node("b", 8, 16 << 30, partiti
 NODES += [Node("g", 32, 64 << 30, ("ib",), ("gpu:a100:4",), "gpu", forces_sharing=True)]
 
 
-class Engine:
+class Cluster:
     """Submits nothing; the states are what a test says."""
 
     def __init__(self) -> None:
@@ -51,15 +51,15 @@ class Scene:
     """A folder with a plan, and launchers that look into it."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder, self.engine, self.said = folder, Engine(), list[str]()
-        monkeypatch.setattr(launchers, "Slurm", lambda *_: self.engine)
+        self.folder, self.cluster, self.said = folder, Cluster(), list[str]()
+        monkeypatch.setattr(launchers, "Slurm", lambda *_: self.cluster)
         self.plan = begin(folder, plan())
         self.launcher = self.another()
 
     def look(self, words: dict[str, str] | None = None) -> bool:
-        """Look once more, perhaps after other words of the engine."""
+        """Look once more, perhaps after other words of the cluster."""
         if words is not None:
-            self.engine.words = words
+            self.cluster.words = words
         return self.launcher.look()
 
     def another(self) -> Launcher:
@@ -226,15 +226,15 @@ def test_own_code_is_found_where_the_user_stands(
 
 
 def test_every_job_is_submitted_once_even_by_another_launcher(scene) -> None:
-    assert scene.engine.submitted == ["cpu-8c-1", "cpu-8c-2", "gpu-32c-a100-4-1"]
+    assert scene.cluster.submitted == ["cpu-8c-1", "cpu-8c-2", "gpu-32c-a100-4-1"]
     (scene.folder / "jobs" / "cpu-8c-2" / "submitted.json").unlink()
     scene.another()
-    assert scene.engine.submitted[3:] == ["cpu-8c-2"]
+    assert scene.cluster.submitted[3:] == ["cpu-8c-2"]
 
 
 def test_changes_are_said_once_and_written_down(scene) -> None:
     scene.said.clear()
-    scene.engine.words = {"cpu-8c-1": "PENDING (Resources)"}
+    scene.cluster.words = {"cpu-8c-1": "PENDING (Resources)"}
     assert scene.launcher.look() and scene.launcher.look()
     assert scene.said == ["cpu-8c-1 on a: PENDING (Resources)"]
     note = scene.note("cpu-8c-1")
@@ -272,13 +272,13 @@ def test_a_cancelled_job_is_no_running_one_to_readers(scene) -> None:
     scene.answer("cpu-8c-2")
     scene.look()
     assert scene.launcher.cancel()
-    assert scene.engine.cancelled == ["id-cpu-8c-1", "id-gpu-32c-a100-4-1"]
+    assert scene.cluster.cancelled == ["id-cpu-8c-1", "id-gpu-32c-a100-4-1"]
     assert scene.states() == ["failed", "done", "failed"]
 
 
 def test_a_job_that_could_not_be_cancelled_is_named_and_not_called_cancelled(scene) -> None:
     scene.look({"cpu-8c-1": "RUNNING"})
-    scene.engine.uncancelled = ["id-cpu-8c-1"]
+    scene.cluster.uncancelled = ["id-cpu-8c-1"]
     assert not scene.launcher.cancel()
     assert "cpu-8c-1 on a: it could not be cancelled and may go on" in scene.said
     states = [scene.note(name)["native_state"] for name in ("cpu-8c-1", "cpu-8c-2")]
@@ -288,7 +288,7 @@ def test_a_job_that_could_not_be_cancelled_is_named_and_not_called_cancelled(sce
     assert scene.said[0] == "cpu-8c-1 on a: it could not be cancelled and may go on"
 
 
-def test_the_word_of_the_engine_ends_a_job_the_second_time(scene) -> None:
+def test_the_word_of_the_cluster_ends_a_job_the_second_time(scene) -> None:
     scene.look({"cpu-8c-1": "NODE_FAIL (NodeDown)"})
     assert not [line for line in scene.said if "failed" in line]
     scene.look()
@@ -298,7 +298,7 @@ def test_the_word_of_the_engine_ends_a_job_the_second_time(scene) -> None:
 
 def test_a_job_that_is_forgotten_keeps_the_reason_for_its_end(scene) -> None:
     for words in ("TIMEOUT (TimeLimit)", "ENDED"):
-        scene.engine.words = {"cpu-8c-1": words}
+        scene.cluster.words = {"cpu-8c-1": words}
         scene.launcher = scene.another()
         scene.look()
     scene.look()
@@ -309,7 +309,7 @@ def test_a_job_that_is_forgotten_keeps_the_reason_for_its_end(scene) -> None:
 
 def test_a_job_that_is_forgotten_after_the_deadline_is_lost(scene) -> None:
     scene.look({"cpu-8c-1": "PENDING (Resources)"})
-    scene.engine.words = {"cpu-8c-1": "ENDED"}
+    scene.cluster.words = {"cpu-8c-1": "ENDED"}
     scene.after_the_deadline()
     assert "cpu-8c-1 on a: ENDED" not in scene.said
     lost = "cpu-8c-1 on a: lost: no document by the deadline, 10 min 00 s"
@@ -331,7 +331,7 @@ def test_a_file_that_comes_late_still_counts(scene) -> None:
 
 def test_a_refused_job_costs_only_itself(tmp_path, monkeypatch) -> None:
     scene = Scene(tmp_path / "fleet", monkeypatch)
-    scene.engine.refuses = "cpu-8c-1"
+    scene.cluster.refuses = "cpu-8c-1"
     (scene.folder / "jobs" / "cpu-8c-1" / "submitted.json").unlink()
     again = scene.another()
     refusal = "REFUSED (Slurm refuses it: exclusive is not allowed)"
@@ -340,14 +340,14 @@ def test_a_refused_job_costs_only_itself(tmp_path, monkeypatch) -> None:
         scene.answer(name)
     assert not again.look()
     assert scene.states() == ["failed", "done", "done"]
-    scene.engine.refuses = ""
+    scene.cluster.refuses = ""
     assert scene.another().look()
 
 
 def test_at_the_deadline_the_rest_is_cancelled(scene) -> None:
     scene.answer("cpu-8c-1")
     scene.after_the_deadline()
-    assert scene.engine.cancelled == ["id-cpu-8c-2", "id-gpu-32c-a100-4-1"]
+    assert scene.cluster.cancelled == ["id-cpu-8c-2", "id-gpu-32c-a100-4-1"]
     assert scene.said[-1] == (
         "gpu-32c-a100-4-1 on g: lost: no document by the deadline, 10 min 00 s"
     )

@@ -9,7 +9,7 @@ from lab_bench import STATIC, Bench, failure, label, labels, variant
 from lab_builders import answer
 
 from workbench.engine import model_lab as labs
-from workbench.engine.model_variants import NO_TIME, NOT_USABLE
+from workbench.engine.model_variants import LATE, NOT_USABLE
 from workbench.planning.usage import UsageError
 from workbench.records import events as ev
 
@@ -148,7 +148,7 @@ def test_a_spent_budget_leaves_variants_out_with_the_reason() -> None:
     assert len(bench.join([], left_s=5.0)) == 1  # one at a time
     assert bench.join([], left_s=1.0) == []
     assert bench.search.gap().endswith(" and 1 more")
-    late = {name for name, why in bench.left_out.items() if why == NO_TIME}
+    late = {name for name, why in bench.left_out.items() if why == LATE}
     assert len(late) == 4
     assert not labels(bench.cases) & {f"{name}/t4" for name in late}
 
@@ -177,7 +177,7 @@ def test_a_variant_that_was_built_is_not_left_out() -> None:
     while not any(case.threads == 2 for case in bench.cases if case.quantization):
         assert bench.join([], left_s=200.0)
     assert bench.search.gap() == ""  # other threads and options of most still wait
-    assert NO_TIME not in bench.left_out.values()
+    assert LATE not in bench.left_out.values()
 
 
 def test_a_variant_that_was_built_at_a_second_try_is_not_left_out() -> None:
@@ -191,19 +191,19 @@ def test_a_variant_that_was_built_at_a_second_try_is_not_left_out() -> None:
 
     bench.child.answers["build"] = build
     bench.open_row()
-    while NO_TIME not in bench.left_out.values():
+    while LATE not in bench.left_out.values():
         assert bench.join([], left_s=200.0)
     while bench.join([], left_s=200.0):
         pass
     assert f"{STATIC}-products/t2" in labels(bench.cases)
-    assert NO_TIME not in bench.left_out.values()
+    assert LATE not in bench.left_out.values()
 
 
 def test_after_a_build_that_took_too_long_no_other_starts() -> None:
     bench = Bench({"build": failure("timeout", "no answer within 10 s")})
     assert labels(bench.open()) == {"fp32/t4", "fp32/t1"}
     assert len(bench.child.recipes()) == 1
-    assert list(bench.left_out.values()).count(NO_TIME) == 4
+    assert list(bench.left_out.values()).count(LATE) == 4
 
 
 def test_filters_that_leave_nothing_are_refused() -> None:

@@ -1,4 +1,4 @@
-"""The engines with fake commands: what Slurm and ssh are asked, and how answers are read."""
+"""The clusters with fake commands: what Slurm and ssh are asked, and how answers are read."""
 
 import io
 import os
@@ -135,23 +135,23 @@ def test_states_are_words_with_reasons(psij, tmp_path, monkeypatch) -> None:
     listed = "1|RUNNING|None\n 2|PENDING|ReqNodeNotAvail, UnavailableNodes:g|x\n9|FAILED|None\n"
     says = subprocess.CompletedProcess([], 0, listed, "")
     monkeypatch.setattr(slurm.subprocess, "run", lambda *_, **__: says)
-    engine, (job,) = Slurm(tmp_path, plan()), plan().jobs
-    assert engine.states(dict.fromkeys("123", job)) == {
+    cluster, (job,) = Slurm(tmp_path, plan()), plan().jobs
+    assert cluster.states(dict.fromkeys("123", job)) == {
         "1": "RUNNING",
         "2": "PENDING (ReqNodeNotAvail, UnavailableNodes:g|x)",
         "3": "ENDED",
     }
     says.returncode = 1
-    assert engine.states({"1": job}) == {}
+    assert cluster.states({"1": job}) == {}
 
 
 def test_a_job_that_scancel_does_not_reach_may_go_on(psij, tmp_path, monkeypatch) -> None:
     says = subprocess.CompletedProcess([], 0)
     monkeypatch.setattr(slurm.subprocess, "run", lambda *_, **__: says)
-    engine, jobs = Slurm(tmp_path, plan()), dict.fromkeys("12", plan().jobs[0])
-    assert engine.cancel(jobs) == []
+    cluster, jobs = Slurm(tmp_path, plan()), dict.fromkeys("12", plan().jobs[0])
+    assert cluster.cancel(jobs) == []
     says.returncode = 1
-    assert engine.cancel(jobs) == ["1", "2"]
+    assert cluster.cancel(jobs) == ["1", "2"]
 
 
 def ssh_that(monkeypatch: pytest.MonkeyPatch, result: object) -> list[list[str]]:
@@ -198,20 +198,20 @@ def test_a_host_that_does_not_answer_is_one_line(monkeypatch, result: object, te
 
 def test_a_host_that_is_silent_now_has_no_word(monkeypatch, tmp_path: Path) -> None:
     ssh_that(monkeypatch, subprocess.TimeoutExpired("ssh", 60))
-    engine, (job,) = ssh.Ssh(tmp_path, plan()), plan().jobs
-    assert engine.states({"12": job}) == {}
+    cluster, (job,) = ssh.Ssh(tmp_path, plan()), plan().jobs
+    assert cluster.states({"12": job}) == {}
     jobs = {"12@desk": job, "no number": job}
-    assert engine.cancel(jobs) == list(jobs)
+    assert cluster.cancel(jobs) == list(jobs)
 
 
 def test_processes_with_one_number_on_two_hosts_are_two_jobs(monkeypatch, tmp_path: Path) -> None:
     asked = list[tuple[str, str]]()
     monkeypatch.setattr(ssh, "ask", lambda node, text, *_: asked.append((node, text)) or b"17\n")
-    engine, (job,) = ssh.Ssh(tmp_path, plan()), plan().jobs
+    cluster, (job,) = ssh.Ssh(tmp_path, plan()), plan().jobs
     nodes = (job, replace(job, node="h"))
-    jobs = {engine.submit(each, tmp_path / "run.sh"): each for each in nodes}
+    jobs = {cluster.submit(each, tmp_path / "run.sh"): each for each in nodes}
     asked.clear()
-    assert engine.cancel(jobs) == []
+    assert cluster.cancel(jobs) == []
     assert asked == [(node, "kill -TERM -- -17 2>/dev/null; true") for node in "gh"]
 
 
