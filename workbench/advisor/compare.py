@@ -14,6 +14,7 @@ from ..report.report import Report
 from ..stats import ratios, unpaired
 from ..stats.objectives import BY_DEVICE
 from ..stats.samples import AMBIGUOUS, FASTER, MIN_PAIRS, SLOWER, median
+from ..text import units
 
 CHANGED, UNDECIDED = "CHANGED", AMBIGUOUS.upper()
 PROVEN = (FASTER.upper(), SLOWER.upper())
@@ -156,7 +157,7 @@ def _doubt(side: RunSide, candidates: Sequence[Candidate]) -> Reason | None:
         if code := side.disturbed.get(candidate.scenario):
             return Reason("disturbed", f"{side.name} was disturbed: {code.replace('_', ' ')}")
     if (count := len(_rounds(candidates))) < MIN_PAIRS:
-        return Reason("few_rounds", f"{count} of {MIN_PAIRS} rounds in {side.name}")
+        return Reason("few_rounds", f"only {units.counted(count, 'round')} in {side.name}")
     return None
 
 

@@ -73,7 +73,7 @@ def test_few_rounds_prove_nothing_whatever_the_ratio() -> None:
     found = only(compared(before, after, 0.05))
     assert (found.word, found.ci95, found.beyond) == ("AMBIGUOUS", None, False)
     assert found.ratio == pytest.approx(9.0, rel=0.02)
-    assert found.reason and found.reason.message == "2 of 3 rounds in B"
+    assert found.reason and found.reason.message == "only 2 rounds in B"
 
 
 @pytest.mark.parametrize("disturbed", ["A", "B"])
