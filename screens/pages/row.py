@@ -16,7 +16,6 @@ from .base import STEPS, ViewScreen
 class RowScreen(ViewScreen):
     """Follows the live row until the user looks at another one; escape follows again."""
 
-    UNUSED = ("scroll(1)",)
     BINDINGS: ClassVar[list[BindingType]] = [
         *STEPS,
         Binding(
