@@ -155,7 +155,7 @@ def _doubt(side: RunSide, candidates: Sequence[Candidate]) -> Reason | None:
     """Why these candidates of one case cannot show whether it has changed."""
     for candidate in candidates:
         if code := side.disturbed.get(candidate.scenario):
-            return Reason("disturbed", f"{side.name} was disturbed: {code.replace('_', ' ')}")
+            return Reason("disturbed", f"{code.replace('_', ' ')} in {side.name}")
     if (count := len(_rounds(candidates))) < MIN_PAIRS:
         return Reason("few_rounds", f"only {units.counted(count, 'round')} in {side.name}")
     return None

@@ -84,7 +84,7 @@ def test_a_disturbed_row_proves_nothing(disturbed: str) -> None:
             each.report.warnings.append(Warning("busy_machine", "busy", "wait", "row"))
     found = only(compared(*(RunSide(each.name, each.report) for each in sides), None))
     assert found.word == "AMBIGUOUS"
-    assert found.reason and found.reason.message == f"{disturbed} was disturbed: busy machine"
+    assert found.reason and found.reason.message == f"busy machine in {disturbed}"
 
 
 def test_a_rate_is_not_compared_with_a_latency() -> None:
