@@ -67,6 +67,14 @@ async def test_a_run_that_is_stopped_stays_at_its_row_on_every_screen() -> None:
         assert app.screen.query_one(Table).cursor == "convolution"
 
 
+async def test_screens_agree_on_the_row_of_a_plain_run_before_one_is_chosen() -> None:
+    app = replayed(scenes.sweep())
+    async with settled(app, SIZE) as pilot:
+        raced = app.screen.row.plan.scenario
+        await press(pilot, "3")
+        assert app.screen.query_one(Table).cursor == raced
+
+
 async def test_every_screen_shows_the_row_that_was_chosen_on_another() -> None:
     async with settled(replayed(scenes.h200()), SIZE) as pilot:
         first = pilot.app.screen.query_one(Table).cursor
