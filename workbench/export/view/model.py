@@ -109,7 +109,7 @@ def _why_lines(
     failed = candidate.state == "failed"
     if failed or (explained is None and candidate.reason):
         why = next((ranked.why for ranked in found if ranked.candidate is candidate), "")
-        why = run.elimination_text(candidate) if candidate.beaten_by else why
+        why = run.elimination_text(candidate) if candidate.beaten_by and not failed else why
         sentences.insert(0, as_sentence(f"failed: {why}" if failed else why))
     if not sentences:
         return []
