@@ -276,7 +276,10 @@ class WorkbenchApp(Shell):
         return again
 
     def _stop(self) -> None:
-        self.session.cancelling = True
+        session = self.session
+        session.cancelling = True
+        # The row stays on all screens, though a run that is over begins with the first.
+        session.looked_at = session.looked_at or session.report.current_row
         self.send_control("cancel")
         self.repaint()
 

@@ -63,8 +63,8 @@ class AdvisorScreen(ViewScreen):
         empty = "nothing matches the filter" if rows else nothing_yet(session)
         table = self.query_one(Table)
         table.show(advisor_columns(rows, self.size.width), lines, Text.of((empty, "dim")))
-        first = lines[0].key if lines else None
-        table.lead(session.report.current_row if session.going else first)
+        home = session.home
+        table.lead(home.plan.scenario if home else None)
         if session.looked_at is not None:
             seen = session.report.rows.get(session.looked_at)
             # A size of a crossover has no line: its scenario stands for it.

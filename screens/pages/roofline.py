@@ -12,6 +12,8 @@ from .row import RowScreen
 
 
 class RooflineScreen(RowScreen):
+    UNUSED = ("scroll(1)",)
+
     def body(self) -> ComposeResult:
         yield Drawn(id="row-title")
         yield Drawn(id="roofs")

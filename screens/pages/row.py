@@ -16,7 +16,6 @@ from .base import STEPS, ViewScreen
 class RowScreen(ViewScreen):
     """Follows the live row until the user looks at another one; escape follows again."""
 
-    UNUSED = ("scroll(1)",)
     BINDINGS: ClassVar[list[BindingType]] = [
         *STEPS,
         Binding(
@@ -31,15 +30,7 @@ class RowScreen(ViewScreen):
     def row(self) -> Row | None:
         """The row that the user looks at, or the one that the screen shows by itself."""
         rows = self.session.report.rows
-        return rows.get(self.session.looked_at or "", self._home)
-
-    @property
-    def _home(self) -> Row | None:
-        """The row raced now; after the end the first row, or the last one of a plain run."""
-        session, rows = self.session, self.session.report.rows
-        first = next(iter(rows.values()), None)
-        is_last = session.going or (first is not None and not first.plan.owes_verdict)
-        return rows.get(session.report.last_row or "", first) if is_last else first
+        return rows.get(self.session.looked_at or "", self.session.home)
 
     @staticmethod
     def row_title(row: Row | None, session: Session, width: int) -> Content:
@@ -68,7 +59,7 @@ class RowScreen(ViewScreen):
 
     @property
     def is_away(self) -> bool:
-        away = self.session.going or self.row is not self._home
+        away = self.session.going or self.row is not self.session.home
         return away and self.session.looked_at is not None
 
     def action_step(self, step: int) -> None:

@@ -1,5 +1,6 @@
 """The Run screen: the race of one row, with its curves and the log."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import msgspec
@@ -8,7 +9,7 @@ from textual.binding import BindingType
 
 from workbench.export.view.curves import curve_lines, curve_marks
 from workbench.export.view.details import metrics_text
-from workbench.export.view.events import log_tail, race_log
+from workbench.export.view.events import LogLine, log_lines, log_tail, race_log
 from workbench.export.view.lead import course_lines, loss_lines
 from workbench.export.view.spans import Text
 from workbench.export.view.tables import raced_lines, run_columns
@@ -35,6 +36,10 @@ class RunScreen(RowScreen):
     AUTO_FOCUS = "Table"
     BINDINGS: ClassVar[list[BindingType]] = [FILTER]
 
+    _entries: Sequence[LogLine] = ()  # of the log
+    _log_of: object = None  # the session, and the row if the log is that of one
+    _log_end: int | None = None  # number of entries up to the last one shown, if scrolled back
+
     def body(self) -> ComposeResult:
         yield Drawn(id="row-title")
         yield Table(id="candidates")
@@ -54,12 +59,34 @@ class RunScreen(RowScreen):
         self._draw_metrics()
         self._draw_curve(row, sweep)
         self._draw_below(row if sweep is None else None, session)
-        log = list(session.log)
+        self._entries, of = list(session.log), ""
         over = not session.going and len(session.report.rows) > 1
         if row is not None and (over or session.looked_at == row.plan.scenario):
-            log = race_log(row, session.log)
-        self.query_one("#log", Drawn).fill(lambda width, height: log_tail(log, width, height))
+            self._entries, of = race_log(row, session.log), row.plan.scenario
+        if self._log_of != (id(session), of):
+            self._log_of, self._log_end = (id(session), of), None
+        self._draw_log()
         self.draw_now(session)
+
+    def _draw_log(self) -> None:
+        log, end = self._entries, self._log_end
+        self.query_one("#log", Drawn).fill(lambda width, height: log_tail(log, width, height, end))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "scroll":
+            return parameters == (-1,) or self._log_end is not None
+        return super().check_action(action, parameters)
+
+    def action_scroll(self, pages: int) -> None:
+        """Scroll the log, which follows the run again from its end."""
+        log, entries = self.query_one("#log", Drawn).size, self._entries
+        page = max(1, log.height - 2)
+        if len(entries) <= page and len(log_lines(entries, log.width)) < log.height:
+            return  # all of it is visible
+        end = max(1, (self._log_end or len(entries)) + pages * page)
+        self._log_end = end if end < len(entries) else None
+        self._draw_log()
+        self.refresh_bindings()
 
     def _draw_table(self, row: Row | None, session: Session, sweep: Sweep | None) -> None:
         table, bar = self.query_one(Table), self.query_one(FilterBar)

@@ -6,11 +6,11 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import Any
 
-from workbench.planning.questions import BELONGS, MODEL, ModelQuestion, OwnQuestion
+from workbench.planning.questions import BELONGS, MODEL, TARGETS, ModelQuestion, OwnQuestion
 from workbench.planning.request import Request
 from workbench.planning.usage import UsageError, unknown
 from workbench.stats.objectives import OF_CODE, OF_MODELS
-from workbench.worker.code import KINDS, TORCH
+from workbench.worker.code import COMMAND, KINDS, TORCH
 
 from .form_field import CURVE, FormField, only_one
 
@@ -18,6 +18,7 @@ OFFERED = (*KINDS, MODEL)
 SUBJECT = frozenset({"kind", "code", "over"})  # fields that say together what is raced
 INFERENCE, TRAINING = "inference", "training"
 
+_CODE = TARGETS | {COMMAND: "a command, such as python train.py", MODEL: "an .onnx file"}
 _BATCH = FormField("batch", "batch", "its own", "items in a call", several=CURVE)
 _OVER = FormField("over", "over", "", "values of a command's {device}: device=cpu,cuda")
 _UNTIL = FormField(
@@ -46,7 +47,7 @@ def about(kind: str) -> list[FormField]:
     further = (each for each in _FURTHER if kind in BELONGS.get(each.key, OFFERED))
     return [
         only_one("kind", "what the code is", OFFERED, decides=True),
-        FormField("code", "code", "", f"what follows --{kind} on the command line"),
+        FormField("code", "code", "", _CODE.get(kind, "")),
         only_one("objective", "the objective of the pick", goals),
         *(others.get(each.key, each) for each in further),
     ]

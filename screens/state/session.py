@@ -109,6 +109,15 @@ class Session(RunView):
             return report.last_at_s
         return report.last_at_s + max(0.0, self.monotonic() - self._heard_at)
 
+    @property
+    def home(self) -> Row | None:
+        """The row that screens show by themselves: the one raced now; after the end the first, or
+        the last one of a plain run."""
+        rows = self.report.rows
+        first = next(iter(rows.values()), None)
+        is_last = self.going or (first is not None and not first.plan.owes_verdict)
+        return rows.get(self.report.last_row or "", first) if is_last else first
+
     def step(self, row: str, places: int) -> str:
         """The row `places` after `row`.  All screens show it from now on, or follow the race again
         if it is the live row."""

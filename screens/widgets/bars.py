@@ -8,6 +8,7 @@ from textual.content import Content
 
 from workbench.advisor.subject import brief, pick_of
 from workbench.export.view import glyphs
+from workbench.records.verdict import OPEN
 from workbench.report.candidate import candidate_name
 from workbench.text import units
 
@@ -98,7 +99,7 @@ def _activity(session: Session) -> Content:
         case "starting":
             return Content("detecting hardware...")
         case "died" | "refused":
-            return Content(str(session.failure or ""))
+            return Content("")  # the message is right below
         case "watching":
             return Content("this machine; n starts a run")
         case "stopping":
@@ -109,7 +110,7 @@ def _activity(session: Session) -> Content:
             return Content(f"pick: {brief(candidate_name(pick.case), report)}")
         case "finished" | "incomplete":
             verdicts = [v for v in report.verdicts if v.choice != "unknown"]
-            answered = sum(not verdict.is_open for verdict in verdicts)
+            answered = sum(verdict.confidence != OPEN for verdict in verdicts)
             rows = report.rows.values()
             if owed := sum(row.plan.owes_verdict for row in rows):
                 return Content(f"{answered} of {units.counted(owed, 'scenario')} answered")
@@ -121,7 +122,8 @@ def _activity(session: Session) -> Content:
             "choosing candidates..." if report.subject else "reading the model or code..."
         )
     if report.current_row is None:
-        return Content(f"largest batch: {case}" if report.current_case else "planning...")
+        stage = "preparing..." if report.rows else "planning..."
+        return Content(f"largest batch: {case}" if report.current_case else stage)
     candidate = report.candidates.get(report.current_case or "")
     if session.has_model and candidate is not None:
         return Content(brief(candidate_name(candidate.case), report))

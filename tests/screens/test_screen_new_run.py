@@ -246,7 +246,7 @@ async def test_code_that_is_not_named_yet_is_no_mistake_until_it_is_to_start() -
         assert "--torch takes package.module:build" in text(pilot) and "! " not in text(pilot)
         await press(pilot, "enter")
         assert "! code" in text(pilot) and "! --torch takes package.module" in text(pilot)
-        assert "code: what follows --torch" in text(pilot), "it has the focus"
+        assert "code: package.module:build" in text(pilot), "it has the focus"
     assert len(started) == 1
 
 

@@ -58,6 +58,23 @@ async def test_a_second_run_is_followed_whatever_was_looked_at_before() -> None:
         assert app.screen.query_one(Table).cursor == "convolution"
 
 
+async def test_a_run_that_is_stopped_stays_at_its_row_on_every_screen() -> None:
+    app, _ = held(scenes.midway())
+    async with settled(app, SIZE) as pilot:
+        await press(pilot, "2", "x", "x")
+        assert not app.session.going and "[ 5 of 6 ]" in text(pilot)
+        await press(pilot, "3")
+        assert app.screen.query_one(Table).cursor == "convolution"
+
+
+async def test_screens_agree_on_the_row_of_a_plain_run_before_one_is_chosen() -> None:
+    app = replayed(scenes.sweep())
+    async with settled(app, SIZE) as pilot:
+        raced = app.screen.row.plan.scenario
+        await press(pilot, "3")
+        assert app.screen.query_one(Table).cursor == raced
+
+
 async def test_every_screen_shows_the_row_that_was_chosen_on_another() -> None:
     async with settled(replayed(scenes.h200()), SIZE) as pilot:
         first = pilot.app.screen.query_one(Table).cursor
@@ -129,6 +146,23 @@ async def test_the_log_is_of_the_row_that_is_looked_at() -> None:
         assert "race        Heavy convolution" not in text(pilot)
         await press(pilot, "escape")
         assert "race        Heavy convolution" in text(pilot)
+
+
+async def test_page_keys_scroll_the_log_of_a_run() -> None:
+    app, _ = held(scenes.midway())
+    async with settled(app, SIZE) as pilot:
+        await press(pilot, "2")
+        ends = app.session.log[0], app.session.log[-1]
+        first, last = (f"{each.at_s:6.1f} s  {each.word}" for each in ends)
+        assert last in text(pilot) and "pgdn" not in text(pilot)
+        pages = 0
+        while first not in text(pilot):
+            pages += 1
+            assert pages < 30
+            await press(pilot, "pageup")
+        assert "pgdn" in text(pilot)
+        await press(pilot, *["pagedown"] * pages)
+        assert last in text(pilot) and "pgdn" not in text(pilot)
 
 
 async def test_brackets_wait_in_the_details_of_a_row_that_another_run_has_not_announced() -> None:

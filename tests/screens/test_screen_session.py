@@ -5,7 +5,7 @@ import json
 import pytest
 import scenes
 from builders import block
-from stage import JOURNALS, replayed
+from stage import JOURNALS, kept, replayed
 
 from screens.state.event_source import EventSourceError
 from screens.state.session import Session
@@ -13,6 +13,7 @@ from workbench.export.json import document_parts
 from workbench.export.text import summary_text
 from workbench.export.view.derived import RunView
 from workbench.export.view.events import race_log
+from workbench.export.view.tables import candidate_line
 from workbench.records import events as ev
 from workbench.records.reason import Reason, Warning
 from workbench.report.from_document import report_of
@@ -68,6 +69,14 @@ def test_a_dead_engine_is_a_failure() -> None:
     assert (session.phase, session.exit_code) == ("died", 1)
     session.failure = EventSourceError("no such file", "start another run", code=2)
     assert (session.phase, session.exit_code) == ("refused", 2)
+
+
+def test_an_opened_run_without_an_end_calls_nothing_cancelled() -> None:
+    session = kept(scenes.midway())
+    rows = session.report.rows.values()
+    lines = (candidate_line(c, row, session) for row in rows for c in row.candidates)
+    states = {line.cells["state"][0].plain for line in lines}
+    assert {"not finished", "not measured"} <= states and "cancelled" not in states
 
 
 def test_what_may_not_be_picked_is_not_the_best_of_a_live_race() -> None:

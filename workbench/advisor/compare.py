@@ -14,6 +14,7 @@ from ..report.report import Report
 from ..stats import ratios, unpaired
 from ..stats.objectives import BY_DEVICE
 from ..stats.samples import AMBIGUOUS, FASTER, MIN_PAIRS, SLOWER, median
+from ..text import units
 
 CHANGED, UNDECIDED = "CHANGED", AMBIGUOUS.upper()
 PROVEN = (FASTER.upper(), SLOWER.upper())
@@ -154,9 +155,9 @@ def _doubt(side: RunSide, candidates: Sequence[Candidate]) -> Reason | None:
     """Why these candidates of one case cannot show whether it has changed."""
     for candidate in candidates:
         if code := side.disturbed.get(candidate.scenario):
-            return Reason("disturbed", f"{side.name} was disturbed: {code.replace('_', ' ')}")
+            return Reason("disturbed", f"{code.replace('_', ' ')} in {side.name}")
     if (count := len(_rounds(candidates))) < MIN_PAIRS:
-        return Reason("few_rounds", f"{count} of {MIN_PAIRS} rounds in {side.name}")
+        return Reason("few_rounds", f"only {units.counted(count, 'round')} in {side.name}")
     return None
 
 

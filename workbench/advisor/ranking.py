@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ..catalog.files import UNLISTED
 from ..records.verdict import Verdict
 from ..report.candidate import WITHOUT_RESULT, Candidate, Row, candidate_name
 from ..stats import ratios
@@ -96,14 +97,24 @@ def gain_over(
         return Gain(factor, ratio)
     by_rounds, _ = ratios.stated(given.step_rounds(), candidate.step_rounds())
     off = given.median_s / candidate.median_s / by_rounds
+    most = 2.0 if ratio else 1.5  # one or two rounds have no interval that warns
     low = ratio.low if ratio else factor
-    return Gain(factor, ratio, None if 0.5 <= off <= 2 else low * min(off, 1.0))
+    return Gain(factor, ratio, None if 1 / most <= off <= most else low * min(off, 1.0))
+
+
+def is_vague(one: Candidate, other: Candidate) -> bool:
+    """Whether the ratio of two candidates of a model or code is left out everywhere, since their
+    medians contradict it."""
+    gained = gain_over(one, other) if one.case.workload in UNLISTED else None
+    return gained is not None and gained.least is not None
 
 
 def gain_text(gained: Gain, objective: str, other: str) -> str:
     """`1.92x (95% CI 1.90-1.94) faster than fp32 t2`."""
     factor, ratio, least = gained
     word = (better if factor >= 1 else worse)(objective)
+    if ratio is None and least is not None:
+        return f"not comparable with {other}: one or two noisy rounds only"
     if ratio is None:
         return f"{units.lead(factor)} {word} than {other}, after one or two rounds only"
     if least is not None and ratio.low > 1:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from ..contract import DEVICE_KINDS
 
 NOT_AVAILABLE = "n/a"
+WIDE = 2.0  # upper bound of a ratio over its lower one, from which decimals say nothing
 MOST_HALF = 9.99  # half an interval over its median, above which tables have no room for it
 WIDE = 4.0  # upper end of an interval over its lower, from which the estimate says little
 
@@ -111,16 +112,23 @@ def above_1(value: float, bounds: Sequence[float] | None) -> tuple[float, Sequen
 
 
 def ratio_parts(value: float | None, interval: Sequence[float] | None) -> tuple[str, str]:
-    """`("38.2x", "37.1-39.0")`, both with the same number of decimals."""
+    """`("38.2x", "37.1-39.0")` with the same decimals; `2.3-80` where the interval is wide."""
     if value is None:
         return "", ""
-    # Two decimals for 0.48 and 3.15, one for 38.2, none for 412, more for small ratios.
-    edges = (99.5, 9.95, 0.0995, 0.00995)
-    decimals = next((place for place, edge in enumerate(edges) if value >= edge), len(edges))
-    text = f"{value:.{decimals}f}x"
+    text = f"{value:.{_decimals(value)}f}x"
     if interval is None:
         return text, ""
-    return text, f"{interval[0]:.{decimals}f}-{interval[1]:.{decimals}f}"
+    likes = [value, value]
+    if interval[1] > WIDE * interval[0]:
+        likes = [bound * 10 if bound >= 1.995 else bound for bound in interval]  # 1.04 > 1
+    bounds = zip(interval, likes, strict=True)
+    return text, "-".join(f"{bound:.{_decimals(like)}f}" for bound, like in bounds)
+
+
+def _decimals(value: float) -> int:
+    """Two decimals for 0.48 and 3.15, one for 38.2, none for 412, more for small ratios."""
+    edges = (99.5, 9.95, 0.0995, 0.00995)
+    return next((place for place, edge in enumerate(edges) if value >= edge), len(edges))
 
 
 def lead_parts(value: float, interval: Sequence[float]) -> tuple[str, str]:

@@ -19,6 +19,7 @@ SLOWED = [*[[0.4] * 5] * 4, *[[0.002] * 50] * 6]
         (steady(0.002), 1, 2.0),  # no interval, and the two medians say the same
         (STALLED, 8, None),  # an interval that says next to nothing
         (STALLED, 1, None),  # only in the round of the stall
+        ([[0.0054] * 5, *[[0.0029] * 5] * 7], 1, None),  # 5.4x in its only round, 2.9x by medians
         (SLOWED, 4, None),  # the given was slow in these four rounds, and the medians say 2x
     ],
 )
@@ -46,6 +47,14 @@ def test_an_outcome_is_a_word_and_its_reason(state, code, objective, above, word
     made, (row,) = report.candidates[MADE.id], report.rows.values()
     made.state, made.reason, made.objective = state, Reason(code, "the reason"), objective
     assert outcome(made, row, above) == (word, above if word == "error" else "the reason")
+
+
+def test_one_noisy_round_leaves_no_figure() -> None:
+    report = Report.of(events({GIVEN: STALLED, MADE: steady(0.001, 1)}))
+    (row,) = report.rows.values()
+    gained = gain_over(report.candidates[GIVEN.id], report.candidates[MADE.id])
+    said = gain_text(gained, row.plan.objective, "X")
+    assert said == "not comparable with X: one or two noisy rounds only"
 
 
 @pytest.mark.parametrize(

@@ -114,14 +114,14 @@ def test_a_machine_that_is_not_known_leaves_its_facts_out() -> None:
 def test_a_narrow_table_keeps_the_reasons_and_the_names_of_facts() -> None:
     found = comparison(1.0, 1.5)
     cases = [
-        replace(each, ci99=None, reason=Reason("few", "1 of 3 rounds in A"))
+        replace(each, ci99=None, reason=Reason("few", "only 1 round in A"))
         for each in found.against[0].cases
     ]
     against = [replace(found.against[0], cases=cases)]
     parts = [*sections(replace(found, against=against))]
     text = section_text(parts, 60)
     assert max(map(len, text.splitlines())) <= 60
-    assert "1 of 3 rounds in A" in text and "99% CI" not in text and "workbench" in text
+    assert "only 1 round in A" in text and "99% CI" not in text and "workbench" in text
     assert "99% CI" in section_text(parts, 120)
 
 

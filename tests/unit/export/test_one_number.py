@@ -143,6 +143,19 @@ def test_the_lead_of_a_pick_whose_tail_is_level_may_lie_below_one() -> None:
     assert lead_of(found, row, gpu=False) == "1/1.01x"
 
 
+def test_times_that_vary_too_much_have_no_ratio_on_any_screen() -> None:
+    given, made = (replace(case(name), workload="own") for name in ("cpu-a", "cpu-b"))
+    slowed = [*[[0.4] * 5] * 4, *[[0.002] * 50] * 6]  # 400x by rounds, 2x by medians
+    row = scenario(workload="own", textbook="")
+    found = report({given: slowed, made: steady(0.001, 4)}, row=row)
+    loser, run = found.candidates[given.id], RunView(found)
+    loser.reason, loser.beaten_by, loser.ratio = Reason("beaten", "400x slower"), made.id, 400.0
+    assert lead_of(found, row, gpu=False) == "varies"
+    assert candidate_line(loser, found.rows[row.id], run).cells["speed"].plain.strip() == "varies"
+    assert run.elimination_text(loser) == "slower than cpu torch fp32 t8"
+    assert run.lead(found.rows[row.id]) is None
+
+
 def test_where_no_gpu_may_be_picked_the_lead_is_that_of_the_pick_over_the_next() -> None:
     blocks = {case("cpu-a"): steady(1.0), case("cpu-b"): steady(3.0), case("cuda:0-a"): steady(0.5)}
     row = scenario(textbook="", max_error=0.1)  # a model's

@@ -209,7 +209,7 @@ def test_a_run_that_broke_off_says_so_and_no_candidate_waits() -> None:
     cut = Report.of(events({one: steady(1.0), other: steady(2.0)})[:4])
     cut.apply(ev.CasePreparing(at_s=0.5, case=one.id))
     text = run_text(cut)
-    assert "waiting" not in text and "preparing" not in text and text.count(" cancelled") == 2
+    assert "waiting" not in text and "preparing" not in text and text.count(" not measured") == 2
     assert text.endswith("incomplete    the run was cut short")
     kept = Journal(runs_folder() / f"{cut.started.id}.jsonl")
     assert run_text(cut).endswith("incomplete    the run is still under way")

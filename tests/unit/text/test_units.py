@@ -77,6 +77,8 @@ def test_rates_carry_si_prefixes(value: float | None, unit: str, shown: str) -> 
         (0.0412, None, "0.041x"),
         (0.00412, None, "0.0041x"),
         (9.98, None, "10.0x"),
+        (13.6, (2.31, 80.4), "13.6x  2.3-80"),  # a wide one needs no decimals
+        (3.1, (1.04, 9.96), "3.10x  1.04-10"),
     ],
 )
 def test_ratio_and_interval_have_the_same_decimals(value, interval, shown) -> None:
@@ -125,8 +127,8 @@ def test_integers_are_no_floating_point() -> None:
 
 
 def test_a_ratio_whose_direction_says_nothing_is_above_1() -> None:
-    assert units.apart(0.5, (0.25, 2.0)) == "2.00x (95% CI 0.50-4.00)"
-    assert units.apart(2.0, (0.5, 4.0)) == "2.00x (95% CI 0.50-4.00)"
+    assert units.apart(0.5, (0.25, 2.0)) == "2.00x (95% CI 0.50-4.0)"
+    assert units.apart(2.0, (0.5, 4.0)) == "2.00x (95% CI 0.50-4.0)"
 
 
 @pytest.mark.parametrize(

@@ -68,8 +68,8 @@ def _first_two(row: Row, run: RunView) -> tuple[Candidate, Candidate, Ratio] | N
     best, other = run.best(row), run.runner_up(row)
     if best is None or other is None:
         return None
-    ratio = run.behind(row)[other.case.id]
-    return (best, other, ratio) if ratio.pairs else None
+    ratio = run.stated(row).get(other.case.id)
+    return (best, other, ratio) if ratio is not None and ratio.pairs else None
 
 
 def _so_far(row: Row, run: RunView) -> list[Fact]:

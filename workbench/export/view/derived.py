@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from ...advisor.comparison import ranked, worse
+from ...advisor.ranking import is_vague
 from ...contract import Case, ParameterValue
 from ...records.document import LargestBatch, Measurement, Sweep
 from ...report import sweeps
@@ -88,6 +89,15 @@ class RunView:
                 found[name] = Ratio(times, times, times, 0)
         return found
 
+    def stated(self, row: Row) -> dict[str, Ratio]:
+        """`behind` without the ratios that are left out, see `is_vague`."""
+        return self._once(("stated", row.plan.scenario), _progress(row), lambda: self._stated(row))
+
+    def _stated(self, row: Row) -> dict[str, Ratio]:
+        best, behind = self.best(row), self.behind(row)
+        found = [c for c in row.candidates if c.case.id in behind]
+        return {c.case.id: behind[c.case.id] for c in found if best and not is_vague(c, best)}
+
     def runner_up(self, row: Row) -> Candidate | None:
         """The runner-up of the verdict, or else the fastest other candidate that may be picked."""
         best, behind = self.best(row), self.behind(row)
@@ -100,7 +110,7 @@ class RunView:
     def lead(self, row: Row) -> Lead | None:
         """The lead after each round, or after fewer for long races; None without a runner-up."""
         best, other = self.best(row), self.runner_up(row)
-        if best is None or other is None:
+        if best is None or other is None or other.case.id not in self.stated(row):
             return None
         left, course = copy.copy(other.rounds()), list[tuple[int, Ratio]]()
         common = sorted(left.keys() & best.rounds().keys())
@@ -170,10 +180,11 @@ class RunView:
 
     def elimination_text(self, candidate: Candidate) -> str:
         """`2.1x slower than cuda:0 torch bf16`, or the reason if no ratio is known."""
-        if candidate.ratio is None or candidate.beaten_by is None:
+        by = self.report.candidates.get(candidate.beaten_by or "")
+        if candidate.ratio is None or by is None:
             return candidate.reason.message if candidate.reason is not None else ""
-        behind, other = worse(candidate.objective), self.case_name(candidate.beaten_by)
-        return f"{units.ratio(candidate.ratio)} {behind} than {other}"
+        lead = f"{worse(candidate.objective)} than {self.case_name(candidate.beaten_by)}"
+        return lead if is_vague(candidate, by) else f"{units.ratio(candidate.ratio)} {lead}"
 
     def machine_line(self, *, brief: bool = False) -> str:
         """`EPYC 9654, 16 of 192 cores (cgroup) | NVIDIA H200`; "" before detection."""

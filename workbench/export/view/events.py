@@ -214,10 +214,14 @@ def log_lines(entries: Sequence[LogLine], width: int) -> list[Text]:
     return facts_lines(facts, width, LOG_LABEL)
 
 
-def log_tail(entries: Sequence[LogLine], width: int, height: int) -> list[Text]:
-    """A heading and the last lines that fit under it."""
+def log_tail(
+    entries: Sequence[LogLine], width: int, height: int, end: int | None = None
+) -> list[Text]:
+    """A heading and the last lines that fit under it, of the first `end` entries if given."""
     room = height - 1
     if room < 1:
         return []
-    lines = log_lines(entries[-room:], width) or [Text.of((NO_EVENTS, "dim"))]
-    return [heading("Log", width), *lines[-room:]]
+    lines = log_lines(entries[:end][-room:], width)
+    if end is not None and len(lines) < room:  # fill the room from the beginning
+        lines = log_lines(entries[:room], width)[:room]
+    return [heading("Log", width), *(lines or [Text.of((NO_EVENTS, "dim"))])[-room:]]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ...advisor import subject
+from ...advisor.comparison import better, worse
 from ...advisor.model.overview import (
     bound_text,
     compared,
@@ -93,24 +94,25 @@ def advice_lines(
     pick = subject.pick_of(report)
     for candidate in (pick, None if chosen is pick else chosen):
         if candidate is not None:
-            lines += _why_lines(candidate, found, report, width)
+            lines += _why_lines(candidate, found, run, width)
     return lines
 
 
 def _why_lines(
-    candidate: Candidate, found: Sequence[RankedCandidate], report: Report, width: int
+    candidate: Candidate, found: Sequence[RankedCandidate], run: RunView, width: int
 ) -> list[Text]:
     """Why a candidate won, lost or failed; [] if unknown."""
-    explained = report.explained.get(candidate.case.id)
+    explained = run.report.explained.get(candidate.case.id)
     sentences = list(explained.sentences) if explained else []
     failed = candidate.state == "failed"
     if failed or (explained is None and candidate.reason):
         why = next((ranked.why for ranked in found if ranked.candidate is candidate), "")
+        why = run.elimination_text(candidate) if candidate.beaten_by and not failed else why
         sentences.insert(0, as_sentence(f"failed: {why}" if failed else why))
     if not sentences:
         return []
-    facts = [fact("", subject.brief(text, report)) for text in sentences]
-    title = f"Why {_name(candidate, report)}"
+    facts = [fact("", subject.brief(text, run.report)) for text in sentences]
+    title = f"Why {_name(candidate, run.report)}"
     return [Text(), heading(title, width), *facts_lines(facts, width, 0)]
 
 
@@ -201,9 +203,14 @@ def _leader(found: Sequence[RankedCandidate], report: Report) -> Iterator[Fact]:
     if report.code is not None and first is not None:
         given = own.given_name(report.code, first.case)
     for ranked in found:
-        if ranked.gain is not None and not ranked.exceeds_limit:
-            against = "" if ranked.given else f"{units.gain(ranked.gain)} against "
-            yield fact("leading", f"{_name(ranked.candidate, report)}, {against}{given}")
+        if ranked.candidate.is_valid and not ranked.exceeds_limit:
+            name = _name(ranked.candidate, report)
+            if ranked.given:
+                name += f", {given}"
+            elif ranked.gain is not None:
+                word = (better if ranked.gain >= 1 else worse)(ranked.candidate.objective)
+                name += f", {units.lead(ranked.gain)} {word} than {given}"
+            yield fact("leading", name)
             return
 
 

@@ -8,6 +8,7 @@ from ...advisor.comparison import worse
 from ...advisor.model.overview import agreement, untimed_text
 from ...advisor.own.overview import RESIDENT
 from ...advisor.ranking import NEGLIGIBLE, RankedCandidate, error_text
+from ...advisor.subject import brief
 from ...report.candidate import Candidate, Row
 from ...report.measurements import metrics_of
 from ...stats.objectives import UNTIMED
@@ -106,7 +107,8 @@ def _states(ranked: RankedCandidate, run: RunView) -> list[Text]:
     if ranked.outcome == "pick":
         return marked(["pick"], "strong good", candidate, run)
     if ranked.outcome == "slower":
-        return marked([f"eliminated: {ranked.why}", "eliminated"], "dim", candidate, run)
+        why = brief(run.elimination_text(candidate), run.report)
+        return marked([f"eliminated: {why}", "eliminated"], "dim", candidate, run)
     if ranked.outcome == "error" and (candidate.ended or not run.going):
         return marked([ranked.why, "over the limit", "over"], "error", candidate, run)
     return state_texts(candidate, run)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import msgspec
 
-from ...advisor.ranking import error_text
+from ...advisor.ranking import error_text, is_vague
 from ...records.document import SetupTimes
 from ...records.verdict import Verdict
 from ...report.candidate import Candidate, Row
@@ -82,19 +82,24 @@ def advisor_line(
     if verdict.choice == "unknown" and verdict.device_ratio is None and owed:
         why = verdict.reasons[0] if verdict.reasons else "no reason was given"
         return Line(plan.scenario, cells, ("ratio", [Text.of((why, "dim"))]))
-    cells |= _lead_cells(verdict, gpu=gpu)
+    cells |= _lead_cells(verdict, run, gpu=gpu)
     cells["pick"] = pick_texts(verdict, run, words=words)
     return Line(plan.scenario, cells)
 
 
-def _lead_cells(verdict: Verdict, *, gpu: bool) -> dict[str, Cell]:
+def _lead_cells(verdict: Verdict, run: RunView, *, gpu: bool) -> dict[str, Cell]:
     """The lead of the better device if both raced, else that of the pick over the runner-up."""
     (value, bounds), device_ratio = verdict.lead, verdict.device_ratio
+    names = verdict.pick, verdict.runner_up
+    names = names if device_ratio is None else (verdict.best_cpu, verdict.best_gpu)
+    pair = [found for name in names if (found := run.report.candidates.get(name or ""))]
     if gpu and verdict.no_gpu:
         return {"ratio": Text.of(("no GPU", "dim"))}
     if value is None:
         alone = "alone" if verdict.pick is not None and verdict.runner_up is None else "-"
         return {"ratio": Text.of((alone, "dim"))}
+    if len(pair) == 2 and is_vague(*pair):
+        return {"ratio": Text.of((VARIES, "dim"))}
     leader = ""
     if device_ratio is not None and verdict.choice not in ("cpu", "gpu"):
         leader = f"{choice_word('gpu' if device_ratio >= 1 else 'cpu', verdict.best_gpu)} "
@@ -149,6 +154,7 @@ def _largest_batch(row: Row, run: RunView) -> list[Text]:
 OBJECTIVE_TITLES = {"latency_p99": "p99", "time_to_result": "To result"}
 PLOTTED = {"cost": "Cost", "energy": "Energy", "memory": "Memory"}
 APART = ""  # key of the heading above the candidates for reference only
+VARIES = "varies"  # in place of a ratio that `is_vague`
 MORE_IS_BETTER = "test_accuracy"  # the metric whose limit is a minimum
 NO_LIMIT = 1.0  # the workload's limit for a user's model, whose candidates --max-error bounds
 
@@ -173,7 +179,7 @@ def run_columns(
     one for the errors."""
     has_values = any(candidate.value is not None for candidate in row.candidates)
     counted = [replace(each, rank=1 if has_values else 8) for each in counted_columns(row)]
-    title, axis = PLOTTED.get(row.plan.objective, "Time"), forest.axis(run.behind(row))
+    title, axis = PLOTTED.get(row.plan.objective, "Time"), forest.axis(run.stated(row))
     return [
         *([Column("mark", "")] if marks else []),
         _CANDIDATE,
@@ -244,9 +250,11 @@ def candidate_line(candidate: Candidate, row: Row, run: RunView, mark: Span | No
             "median": median_texts(candidate, run),
             "n": Text.of(f"{measured.n}"),
         }
-        if candidate.case.id in (behind := run.behind(row)):
+        if candidate.case.id in (behind := run.stated(row)):
             tone = device_tone(candidate.case) + (" dim" if candidate.eliminated else "")
             cells["speed"] = forest.cell(candidate.case.id, behind, tone)
+        elif candidate.case.id in run.behind(row):
+            cells["speed"] = Text.of((VARIES.rjust(forest.VALUE - 1), "dim"))
     return Line(candidate.case.id, cells)
 
 

@@ -7,7 +7,7 @@ from ...contract import Case, kind_of
 from ...records.document import LargestBatch
 from ...records.reason import Reason
 from ...records.verdict import OPEN, SURE, Verdict
-from ...report.candidate import BARRED, WITHOUT_RESULT, Candidate
+from ...report.candidate import BARRED, CANCELLED, WITHOUT_RESULT, Candidate
 from ...report.names import in_words
 from . import glyphs
 from .derived import RunView
@@ -115,6 +115,9 @@ def state_texts(candidate: Candidate, run: RunView) -> list[Text]:
     """The state of a candidate, longest text first; every text begins with a word."""
     state = candidate.state if run.going else candidate.status
     largest = run.largest(candidate)
+    if state == CANCELLED and not (run.going or run.report.finished):
+        # Another program may still be at work on it.
+        return [Text.of(("not finished" if candidate.blocks else "not measured", "warning"))]
     if state == "ok" and candidate.reason and candidate.reason.code in BARRED:
         is_counted = candidate.reason.code != "not_counted"
         short = ["over the limit", "over"] if is_counted else ["not counted"]
