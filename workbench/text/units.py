@@ -133,7 +133,7 @@ def _decimals(value: float) -> int:
 
 def lead_parts(value: float, interval: Sequence[float]) -> tuple[str, str]:
     """`("1.49x", "95% CI 1.21-1.84")`; a wide interval comes first:
-    `("2.3x to 80.0x", "95% CI; estimate 13.6x")`."""
+    `("2.3x to 80x", "95% CI; estimate 13.6x")`."""
     factor, ci = ratio_parts(value, interval)
     if interval[0] <= 1 or interval[1] < WIDE * interval[0]:
         return factor, f"95% CI {ci}"
