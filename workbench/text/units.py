@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from ..contract import DEVICE_KINDS
 
 NOT_AVAILABLE = "n/a"
-WIDE = 2.0  # upper bound of a ratio over its lower one, from which decimals say nothing
 MOST_HALF = 9.99  # half an interval over its median, above which tables have no room for it
 WIDE = 4.0  # upper end of an interval over its lower, from which the estimate says little
 

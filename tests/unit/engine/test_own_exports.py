@@ -17,7 +17,7 @@ from builders import context
 from workbench.advisor.own.candidates import Space
 from workbench.contract import Case, Setup, WorkloadError
 from workbench.engine import own_exports
-from workbench.engine.model_variants import NO_TIME
+from workbench.engine.model_variants import LATE
 from workbench.engine.own_exports import Exports
 from workbench.planning.questions import OwnQuestion
 from workbench.planning.request import Request
@@ -132,7 +132,7 @@ def test_a_lab_that_is_too_slow_for_int8_forms_only_lacks_time(exports: Exports,
     exports.exported = ExportedCode("model.onnx", dynamic=False, operations=1, convolutions=0)
     scenario = OwnQuestion("torch", "modules:picture").scenario()
     assert exports.next_quantised((), scenario, 1.5) == []
-    assert exports.left_out["int8"] == NO_TIME
+    assert exports.left_out["int8"] == LATE
     assert exports.late_forms() == "its INT8 forms"
 
 
