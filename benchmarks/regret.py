@@ -202,7 +202,7 @@ def judge(file: Path, source: corpus.Source, batch: int) -> dict[str, Any]:
         "exhaustive_s": exhaustive_s,
         "size_bytes": file.stat().st_size,
         "settled": "pick_unsettled" not in codes,
-        "busy": "busy_machine" in codes,
+        "busy": bool(codes & {"busy_machine", "overloaded_machine"}),
     }
 
 

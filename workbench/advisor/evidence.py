@@ -9,7 +9,7 @@ from itertools import chain
 from ..planning.admission import compiling_s
 from ..planning.request import LONGEST_BUDGET_S
 from ..planning.scenario import Scenario
-from ..records.reason import BUDGET, NOT_READY, Reason, Warning
+from ..records.reason import BUDGET, NOT_READY, OVERLOADED_MACHINE, Reason, Warning
 from ..records.verdict import LIKELY, OPEN, SURE, TIE
 from ..report.candidate import BY_FIRST_BLOCK, CANCELLED, Candidate, Row, candidate_name
 from ..report.measurements import measurement_warnings
@@ -22,6 +22,7 @@ from .comparison import COMPARED, Comparison, as_written, ranked, ratio_of
 from .limits import beyond_limits, eligible, exceeds_error_limit, is_surely_beyond_limits
 from .race_summary import is_cut_short
 
+OVERLOADED_LEAD = 2.0  # up to which an overloaded machine has reversed a stated lead
 LOWERED = {SURE: LIKELY}  # the word after a doubt; every other one becomes open
 EDGE = 1 + ratios.TOLERANCE
 
@@ -258,8 +259,12 @@ class Evidence:
         is_near = lead and any(lead.low <= edge <= lead.high for edge in (EDGE, 1 / EDGE))
         # One-time costs are measured once, so a disturbance is not averaged out.
         is_near = is_near or pick.objective == "time_to_result"
-        if is_near or (lead is None and self.lost):
-            yield from ((None, w.message) for w in of_row if w.code != "unmeasured")
+        is_near = is_near or (lead is None and bool(self.lost))
+        is_small = lead is not None and lead.low < OVERLOADED_LEAD
+        for warning in of_row:
+            counts = is_near or (is_small and warning.code == OVERLOADED_MACHINE)
+            if counts and warning.code != "unmeasured":
+                yield None, warning.message
 
     @property
     def confidence(self) -> str:

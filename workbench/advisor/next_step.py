@@ -5,6 +5,7 @@ from collections.abc import Iterator, Set
 
 from ..catalog.files import UNLISTED
 from ..contract import REDUCED
+from ..records.reason import OVERLOADED_MACHINE
 from ..report.candidate import Candidate, candidate_name
 from ..stats import ratios
 from ..text import units
@@ -18,7 +19,11 @@ LARGEST_BATCH = 256
 BATCHES = 16  # least factor between the raced batch and the largest one advised
 LESS_ERROR = 0.1  # share of the pick's error up to which a slower candidate is worth naming
 LEAST_BUDGET_S = 10.0
-NOISE = ("busy_machine", "stolen_time")  # warnings whose remedy is a quieter hour
+NOISE = (
+    "busy_machine",
+    OVERLOADED_MACHINE,
+    "stolen_time",
+)  # warnings whose remedy is a quieter hour
 
 
 def next_best(evidence: Evidence) -> str:

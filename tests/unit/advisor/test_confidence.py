@@ -160,6 +160,12 @@ def test_a_busy_machine_lowers_it_only_next_to_a_tie(rival: float, calm: str, bu
     assert (confidence(blocks), confidence(blocks, BUSY)) == (calm, busy)
 
 
+@pytest.mark.parametrize(("rival", "expected"), [(3.0, SURE), (1.8, LIKELY)])
+def test_an_overloaded_machine_lowers_it_up_to_a_lead_of_two(rival: float, expected: str) -> None:
+    overloaded = Warning("overloaded_machine", "others used 1.8 of 2 cores", "stop them", "row")
+    assert confidence({CPU: steady(1.0), CPU_B: steady(rival)}, overloaded) == expected
+
+
 def test_a_busy_machine_lowers_it_where_one_time_costs_count() -> None:
     blocks, row = {CPU: steady(1.0), CPU_B: steady(2.0)}, scenario(objective="time_to_result")
     assert (confidence(blocks, row=row), confidence(blocks, BUSY, row)) == (SURE, LIKELY)

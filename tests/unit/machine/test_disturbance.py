@@ -115,11 +115,14 @@ def test_time_stolen_from_cores_that_are_not_ours_does_not_count(calm: Path) -> 
     assert after(calm, {"proc/stat": others}) == {}
 
 
-def test_other_programs_are_a_warning_with_the_cores_they_used(calm: Path, monkeypatch) -> None:
-    monkeypatch.setattr(DisturbanceMonitor, "_foreign_cores", lambda self, now: 1.4)
+@pytest.mark.parametrize(("cores", "code"), [(1.4, "busy_machine"), (1.8, "overloaded_machine")])
+def test_other_programs_are_a_warning_with_the_cores_they_used(
+    calm: Path, monkeypatch, cores: float, code: str
+) -> None:
+    monkeypatch.setattr(DisturbanceMonitor, "_foreign_cores", lambda self, now: cores)
     found = after(calm, {})
-    assert list(found) == ["busy_machine"]
-    assert "1.4 of 2 cores" in found["busy_machine"]
+    assert list(found) == [code]
+    assert f"{cores} of 2 cores" in found[code]
 
 
 def test_the_programs_that_took_most_of_it_are_named(calm: Path, monkeypatch) -> None:

@@ -17,13 +17,14 @@ from typing import Any
 import psutil
 
 from ...process.cores import allowed_cores
-from ...records.reason import Warning
+from ...records.reason import OVERLOADED_MACHINE, Warning
 from ...text.sanitize import shown
 from .cgroup import groups, stat_value
 from .readings import busy_s, core_times, total_s
 from .sysfs import read_int, read_text
 
 NOTICEABLE = 0.25  # cores; an ordinary system uses less in the background
+OVERLOADED = 0.75  # share of the cores that others used
 NAMED_SHARE = 0.25  # share of others' use above which a program is named
 SHORTEST_S = 0.2  # shorter times are too few of the kernel's ticks, 10 ms per core
 STOLEN = 0.02  # share of our cores' time
@@ -95,7 +96,9 @@ class DisturbanceMonitor:
             busiest = " and ".join(self._busiest(foreign_cores, now))
             which = f" (mostly {busiest})" if busiest else ""
             used = f"other processes used {foreign_cores:.1f} of {len(self._allowed)} cores"
-            yield "busy_machine", used + which, "stop them and rerun"
+            is_overloaded = foreign_cores > OVERLOADED * len(self._allowed)
+            code = OVERLOADED_MACHINE if is_overloaded else "busy_machine"
+            yield code, used + which, "stop them and rerun"
 
     def _busiest(self, foreign_cores: float, now: _Counters) -> list[str]:
         """Names of at most two visible programs that used a good part of it."""
