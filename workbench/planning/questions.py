@@ -202,6 +202,9 @@ class OwnQuestion:
                 if suffix == ".onnx":
                     instead = f"`workbench model {shlex.quote(file)}` does"
                     raise ValueError(f"{self.option} takes no ONNX file, but {instead}")
+                if suffix == ".ipynb":
+                    made = f"`jupyter nbconvert --to script {shlex.quote(file)}`"
+                    raise ValueError(f"{self.option} takes no notebook; {made} makes a script")
                 found = f", not {self.target!r}" if self.target else ""
                 raise ValueError(f"{self.option} takes {TARGETS[self.kind]}{found}")
         elif not os.path.isfile(os.path.join(self.directory, file)):  # noqa: PTH113, PTH118 - long names

@@ -4,6 +4,7 @@ Exporting may crash or hang in other libraries, so it has a process of its own.
 """
 
 import importlib
+import itertools
 import re
 import sys
 import warnings
@@ -97,7 +98,8 @@ def _write(
         }
     else:
         auto = torch.export.Dim.AUTO
-        size = sum(each.numel() * each.element_size() for each in module.state_dict().values())
+        weights = itertools.chain(module.parameters(), module.buffers())
+        size = sum(each.numel() * each.element_size() for each in weights)
         how = {
             "dynamo": True,
             "verbose": False,

@@ -303,9 +303,9 @@ def _facts(code: Code) -> dict[str, Any]:
     notes = [f"calls change {name}: each gets fresh inputs, untimed" for name in task.mutated]
     if accuracy.reference.startswith("not checked"):
         notes.append(accuracy.reference)
-    notes += kept_result(task.first_s, step_s, KEEPS)
-    if task.spread > 0:
+    elif task.spread > 0:
         notes.append("two calls with equal inputs differ")
+    notes += kept_result(task.first_s, step_s, KEEPS)
     source = code.target.encode()
     module: Any = sys.modules.get(code.target.partition(":")[0])
     for each in (module, inspect.unwrap(task.function)):  # a partial or the like has no file

@@ -53,8 +53,11 @@ def unreadable(found: Mapping[str, Any]) -> str:
 def digest(value: Any) -> str:
     """A SHA-256 of the contents of `value`, except what cannot even be pickled."""
     text = hashlib.sha256()
-    for path, part in parts(value).items():
-        text.update(f"{path} {getattr(part, 'shape', '')} {getattr(part, 'dtype', '')}".encode())
+    for path, leaf in leaves(value, coarse=True).items():
+        part = _plain(leaf)
+        names = list(leaf.columns) if type(leaf).__name__ == "DataFrame" else ""
+        kind = f"{getattr(part, 'shape', '')} {getattr(part, 'dtype', '')}"
+        text.update(f"{path} {kind} {names}".encode())
         with suppress(Exception):
             text.update(part.tobytes() if is_array(part) else _pickled(part))
     return text.hexdigest()
@@ -125,7 +128,8 @@ def _error(got: Any, wanted: Any) -> float:
         return WRONG
     got, wanted = np.asarray(got), np.asarray(wanted)
     if got.shape != wanted.shape or {got.dtype.kind, wanted.dtype.kind} - {*"biufc"}:
-        return 0.0 if np.array_equal(got, wanted) else WRONG
+        are_times = got.dtype == wanted.dtype and got.dtype.kind in "mM"
+        return 0.0 if np.array_equal(got, wanted, equal_nan=are_times) else WRONG  # NaT is NaT
     wide = np.result_type(got, wanted, float)
     got, wanted = got.astype(wide), wanted.astype(wide)
     differs = (got != wanted) & ~(np.isnan(got) & np.isnan(wanted))

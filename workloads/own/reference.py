@@ -149,6 +149,9 @@ def _computed(subject: Subject, batch: int | None, within: str) -> Reference:
             output = f"its output {name}".rstrip()
             text = f"{output} holds NaN, with which nothing can be compared"
             raise unusable(text, "give inputs in the range of the module")
+    if [each.shape for each in again.values()] != [each.shape for each in eager.values()]:
+        text = f"equal calls of {subject.name} return outputs of different shapes"
+        raise unusable(text, "let it draw its random numbers from a seed of its own")
     names, outputs = [name or "output" for name in eager], list(eager.values())
     own = errors(list(again.values()), outputs)
     if affords_float64(subject.code, time.perf_counter() - began):

@@ -185,6 +185,7 @@ WRONG = [
         OwnQuestion("torch", "model.onnx"),
         "takes no ONNX file, but `workbench model model.onnx` does",
     ),
+    (OwnQuestion("torch", "a.ipynb"), "; `jupyter nbconvert --to script a.ipynb` makes a script"),
     (OwnQuestion("torch", "a:"), "not 'a:'"),
     (
         OwnQuestion("torch", "a/b.py:c"),

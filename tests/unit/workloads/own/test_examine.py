@@ -316,6 +316,26 @@ def test_an_output_that_holds_nan_is_named(written) -> None:
         facts_of(written("nan_net", text))
 
 
+CUT = """
+import itertools, torch
+
+lengths = itertools.count(1)
+
+class Cut(torch.nn.Module):
+    def forward(self, x):
+        return x[: next(lengths)]
+
+build = lambda: (Cut(), (torch.ones(99, 2),))
+"""
+
+
+def test_outputs_of_different_shapes_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "cut_net.py").write_text(CUT)
+    code = Code("torch", "cut_net:build", str(tmp_path / "kept"), str(tmp_path))
+    with fails_with("bad_input", "equal calls of cut_net:build return outputs of different shapes"):
+        WORKLOAD.consult("examine", code=code.as_text())
+
+
 def test_complex_outputs_are_compared_as_numbers(examined) -> None:
     code, facts = examined("spectrum")
     assert facts["floor"] < 1e-5

@@ -90,6 +90,12 @@ class Messages(nn.Module):
     def forward(self, x: Any, edges: Any) -> Any:
         return torch.zeros_like(x).index_add(0, edges[1], x[edges[0]])
 
+    def get_extra_state(self) -> str:
+        return "no tensor"
+
+    def set_extra_state(self, _: str) -> None:
+        pass
+
 
 @pytest.mark.parametrize(
     ("module", "shape"), [(Recurrent(), (1, 5, 4)), (nn.Sequential(nn.Flatten()), (1, 3, 2))]

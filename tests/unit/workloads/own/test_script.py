@@ -43,6 +43,8 @@ REQUESTS: dict[str, tuple[str, list[str], float, list[str]]] = {
     "lacks": ("scripts/lacks.py", [], 60.0, []),
     "on_cuda": ("scripts/lacks.py", ["cuda"], 60.0, []),
     "torchrun": ("scripts/lacks.py", ["torchrun"], 60.0, []),
+    "notebook": ("scripts/lacks.py", ["notebook"], 60.0, []),
+    "folder": ("scripts/lacks.py", ["folder"], 60.0, []),
     "asks": ("scripts/asks.py", [], 60.0, []),
     "inside": ("scripts/inside.py", [], 60.0, []),
     "direct": ("scripts/direct.py", [], 60.0, []),
@@ -184,7 +186,7 @@ def test_what_was_seen_before_the_end_counts(outcomes: Outcomes) -> None:
             "lacks",
             "missing_package",
             "scripts/lacks.py raised ModuleNotFoundError: No module named 'not_there'"
-            " (lacks.py:16) before it called a module",
+            " (lacks.py:21) before it called a module",
             "--python names the environment that has it",
         ),
         (
@@ -201,6 +203,20 @@ def test_what_was_seen_before_the_end_counts(outcomes: Outcomes) -> None:
             " before it called a module",
             "torchrun sets it: put RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 MASTER_ADDR=localhost"
             " MASTER_PORT=29500 before workbench",
+        ),
+        (
+            "notebook",
+            "user_code",
+            "scripts/lacks.py raised NameError: name 'get_ipython' is not defined (lacks.py:14)"
+            " before it called a module",
+            "it was a notebook: remove what only IPython can run",
+        ),
+        (
+            "folder",
+            "missing_package",
+            "scripts/lacks.py raised ModuleNotFoundError: No module named 'small_net'"
+            " (lacks.py:17) before it called a module",
+            "put PYTHONPATH=. before workbench: it is there",
         ),
         (
             "none",
