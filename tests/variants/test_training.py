@@ -68,6 +68,15 @@ def test_a_loss_that_is_no_number_is_found(monkeypatch: pytest.MonkeyPatch) -> N
     assert not task.check().passed
 
 
+@pytest.mark.parametrize("samples", [1, 3])
+def test_few_samples_that_are_learned_at_once_are_right_in_fp32(samples: int) -> None:
+    task = prepared(case_of("train_mlp_deep", samples=samples))
+    assert task.check().passed
+    first = task.layers[0].bias
+    first += 0.1  # the reference starts from other weights
+    assert not task.check().passed
+
+
 @pytest.mark.parametrize("name", [*TRAININGS, "train_mlp_deep"])
 def test_a_check_changes_nothing_in_the_training(name: str) -> None:
     checked, fresh = prepared(case_of(name)), prepared(case_of(name))
