@@ -44,6 +44,8 @@ def written(tmp_path: Path) -> Callable[..., Code]:
 
     def made(name: str, text: str, *, kind: str = "torch", **given: object) -> Code:
         (tmp_path / f"{name}.py").write_text(text)
-        return Code(kind, f"{name}:build", f"{tmp_path}/kept", str(tmp_path), **given)
+        kept = tmp_path / "kept"
+        kept.mkdir(exist_ok=True)
+        return Code(kind, f"{name}:build", str(kept), str(tmp_path), **given)
 
     return made
