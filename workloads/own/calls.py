@@ -14,7 +14,6 @@ import signal
 import sys
 import threading
 import time
-import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -24,6 +23,7 @@ from typing import Any
 
 from workbench.worker.libraries import torch
 
+from .losses import Tape
 from .tree import Example, is_compiled, tensors, unwrapped, without_parallel
 
 INSTANCES = 8  # with records of their own, per class; a program may make one for every call
@@ -48,12 +48,13 @@ class Called:
     transformed: bool = False  # called by a function of torch.func, such as vmap
     example: Example | None = None  # inputs of the most frequent shapes; of the larger if equal
     counts: Counter[str] = field(default_factory=Counter)  # calls by shapes
-    loss: Any = None  # the loss of torch that got its output, and the target then
-    target: Any = None
+    loss: Any = None  # a FollowedLoss of its output, and the other tensors that it took
+    given: Any = None
+    no_loss: str = ""  # why the latest loss is not its own
     _circumstances: Counter[str] = field(default_factory=Counter)  # calls, as "in training mode"
     _kept: str = ""  # shapes of the example
     _latest: str = ""  # shapes of the latest call
-    _judged: str = ""  # shapes of the call that had this target
+    _judged: str = ""  # shapes of the call that had this loss
 
     @property
     def shapes(self) -> list[str]:
@@ -83,15 +84,18 @@ class Called:
         if ahead > 0 or (ahead == 0 and shapes != self._kept and self._is_larger(example)):
             self.example, self._kept = _copied(example), shapes
 
-    def judge(self, loss: Any, target: Any) -> None:
-        """Keep the loss of the latest output, and the target if it is one for the example."""
-        if self._latest == self._kept != self._judged:
-            self.loss, self._judged = loss, self._kept
-            self.target = target.detach().to("cpu", copy=True)
+    def judge(self, loss: Any, given: Any) -> None:
+        """Keep the loss of the latest output."""
+        self.loss, self.given, self._judged = loss, given, self._kept
+
+    @property
+    def awaits_loss(self) -> bool:
+        """Whether the latest call is one like the example, whose loss is not known."""
+        return self._latest == self._kept != self._judged
 
     @property
     def is_judged(self) -> bool:
-        """Whether loss and target are known."""
+        """Whether the loss of the example is known."""
         return self.loss is not None and self._judged == self._kept
 
     def _is_larger(self, example: Example) -> bool:
@@ -105,6 +109,7 @@ class Run:
     """A program's run: the modules that it calls, its settings, and how it ended."""
 
     wanted: str = ""  # name of the module that is to race; empty: any
+    follows: bool = False  # whether the losses are wanted
     limit_s: float = 0.0  # time after which it is cut
     modules: list[Called] = field(default_factory=list)  # in the order of their first calls
     seconds: float = 0.0  # until it ended or was cut, without the time for watching it
@@ -125,6 +130,8 @@ class Run:
         from torch.optim.optimizer import register_optimizer_step_pre_hook
 
         original, backward = torch.nn.Module.__call__, torch.autograd.backward
+        scaler = getattr(torch.amp, "GradScaler", torch.cuda.amp.GradScaler)
+        scale = scaler.scale
 
         @functools.wraps(original)
         def call(module: Any, *args: Any, **kwargs: Any) -> Any:
@@ -135,11 +142,20 @@ class Run:
 
         @functools.wraps(backward)
         def back(*args: Any, **kwargs: Any) -> None:
+            with suppress(Exception):  # more than one loss, or none
+                self._thread.tape.judge(args[0])
             backward(*args, **kwargs)
             if not torch.compiler.is_compiling():
                 ended = time.perf_counter()
                 self._note_gradients()  # before the next step clears them
                 self.seconds -= time.perf_counter() - ended
+
+        @functools.wraps(scale)
+        def scaled(one: Any, losses: Any) -> Any:
+            result = scale(one, losses)
+            with suppress(Exception):  # nothing is followed, or there are several
+                self._thread.tape.same(result, losses)
+            return result
 
         def halfway(*_: object) -> None:
             found = (each for each in self.modules if self.wanted in ("", each.name))
@@ -152,7 +168,7 @@ class Run:
         self.limit_s = seconds / 2
         handler = signal.signal(signal.SIGALRM, halfway)
         hook = register_optimizer_step_pre_hook(self._note_step)
-        torch.nn.Module.__call__, torch.autograd.backward = call, back
+        torch.nn.Module.__call__, torch.autograd.backward, scaler.scale = call, back, scaled
         began = time.perf_counter()
         try:
             with suppress(TimeUp):
@@ -163,7 +179,9 @@ class Run:
             signal.setitimer(signal.ITIMER_REAL, 0)
             self.seconds += time.perf_counter() - began
             torch.nn.Module.__call__, torch.autograd.backward = original, backward
+            scaler.scale = scale
             hook.remove()
+            self._stop_following()
             self._note_gradients()  # compiled steps were not watched
             signal.signal(signal.SIGALRM, handler)
 
@@ -185,8 +203,13 @@ class Run:
             each.has_gradients |= any(weight.grad is not None for weight in weights)
 
     def _note_step(self, optimizer: Any, *_: object) -> None:
+        self._stop_following()
         if optimizer not in self.optimizers:  # they compare by identity
             self.optimizers.append(optimizer)
+
+    def _stop_following(self) -> None:
+        if hasattr(self._thread, "tape"):
+            self._thread.tape.stop()
 
     def _note_caller(self, frame: FrameType) -> None:
         """Note a module of which the program calls `forward`, since only its parts are seen."""
@@ -220,6 +243,9 @@ class Run:
             self._note_caller(sys._getframe(2))
             with suppress(Exception):  # inputs that cannot be copied are no fault of the program
                 called.begin(example, module)
+            tape = self._tape_for(module)
+            if tape is not None:
+                tape.pause()
             _synchronize()
             ready = time.perf_counter()
             self.seconds -= ready - began
@@ -228,20 +254,22 @@ class Run:
             finally:
                 _synchronize()
                 called.seconds += time.perf_counter() - ready
-            with suppress(Exception):  # results that are no tensors
-                self._note_loss(called, example, result)
+            if tape is not None:
+                with suppress(Exception):  # results that are no tensors
+                    tape.begin(called, result)
             return result
         finally:
             self._thread.inside = False
 
-    def _note_loss(self, called: Called, example: Example, result: Any) -> None:
-        """Note whether a loss of torch gets the very output of the module called before it."""
-        if not type(called.module).__module__.startswith("torch.nn.modules.loss"):
-            self._thread.before = called, weakref.ref(result)
-            return
-        (before, output), (given, target) = self._thread.before, example.args
-        if given is output():
-            before.judge(called.module, target)
+    def _tape_for(self, module: Any) -> Tape | None:
+        """What follows the output of a module with weights; others, such as losses, are followed
+        as functions are."""
+        if not self.follows or next(module.parameters(), None) is None:
+            return None
+        if not hasattr(self._thread, "tape"):
+            self._thread.tape = Tape()
+        found: Tape = self._thread.tape
+        return found
 
     def _record(self, module: Any) -> Called:
         """The record of a module; beyond INSTANCES, the first one of its class."""

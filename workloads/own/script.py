@@ -40,6 +40,7 @@ REMEDIES = (
     (["no known parent package"], "name a script outside the package that imports this one"),
     (TORCHRUN_MARKS, f"torchrun sets it: put {TORCHRUN} before workbench"),
 )
+WITH_LOSS = "name a builder, package.module:build, with loss(output, batch) next to it"
 PICKLE, PATHS = "module.pt", "paths.json"  # files in `Code.folder`
 
 
@@ -54,6 +55,8 @@ def opened(code: Code) -> tuple[Any, Example, SimpleNamespace]:
         return received(code, found["dtype"])
     ran = run(code)
     chosen = choose(ran, name)
+    if code.train and chosen.no_loss and not chosen.is_judged:
+        raise unusable(chosen.no_loss, WITH_LOSS)
     folder.mkdir(parents=True, exist_ok=True)
     modules = [
         {
@@ -95,7 +98,8 @@ def run(code: Code) -> Run:
     """
     name, _, wanted = code.target.partition("::")
     script, settings = Path(code.directory, name), _settings()
-    path, alive, ran, failure = list(sys.path), threading.enumerate(), Run(wanted), None
+    path, alive, failure = list(sys.path), threading.enumerate(), None
+    ran = Run(wanted, code.train)
     others = set(children.offspring(os.getpid()))
     flush_at_exit()
     with ran.watched(code.seconds):
@@ -197,13 +201,14 @@ def choose(ran: Run, name: str = "") -> Called:
 
 
 def _given(chosen: Called, ran: Run, code: Code) -> tuple[Any, Any, SimpleNamespace]:
-    """The module, its inputs and the parts of its training; a known loss gets a target, which is
-    the last input, as `inputs(batch)` of a builder would return it."""
+    """The module, its inputs and the parts of its training; what a followed loss gets is the last
+    input."""
     example: Any = chosen.example
     parts = SimpleNamespace()
     if code.train:
-        if chosen.is_judged and not example.kwargs:
-            parts.loss, example = chosen.loss, Example((*example.args, chosen.target), {})
+        if chosen.is_judged and not chosen.loss.is_returned:
+            parts.loss = chosen.loss
+            example = Example((*example.args, chosen.given), example.kwargs)
         if (own := ran.optimizer_of(chosen)) is not None:
             parts.optimizer = made = copy.copy(own)  # without weights and state
             made.state, made.param_groups = {}, [{"params": []} for _ in own.param_groups]

@@ -1,0 +1,203 @@
+"""Follows the output of a module to the loss that a program computes from it.
+
+While a TorchFunctionMode is active, torch hands it each call of its functions and methods.  One is
+active from a call of a module until the next one, or until an optimizer makes its step.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from workbench.worker.libraries import torch
+
+from .tree import tensors, tensors_of_output
+
+
+@dataclass(frozen=True)
+class At:
+    """Stands for a tensor among the arguments of a step."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """A call of a function of torch."""
+
+    function: Any
+    arguments: Any  # positional ones and keywords, with an At for each tensor
+    takes: set[int]  # numbers of tensors
+    makes: list[int]  # of those in its result
+    changes: set[int]  # of its arguments
+
+
+@dataclass(frozen=True)
+class FollowedLoss:
+    """A loss as a program computed it from an output and `given` tensors, such as a target."""
+
+    outputs: dict[int, str]  # path in the output, by the tensor's number
+    given: list[int]
+    steps: list[Step]
+    number: int  # that of the loss
+
+    def __call__(self, output: Any, given: Sequence[Any]) -> Any:
+        from torch.utils._pytree import tree_map_only
+
+        found = tensors_of_output(output)
+        known = {number: found[path] for number, path in self.outputs.items()}
+        known |= zip(self.given, given, strict=True)
+        for step in self.steps:
+            args, named = tree_map_only(At, lambda at: known[at.number], step.arguments)
+            result = step.function(*args, **named)
+            known |= zip(step.makes, tensors(result).values(), strict=True)
+        return known[self.number]
+
+    @property
+    def is_returned(self) -> bool:
+        """Whether it is the whole output, or its `loss`."""
+        return not self.steps and self.outputs[self.number] in ("", "loss")
+
+
+class Tape:
+    """The calls of a thread since a module returned.  Tensors without gradients are constants."""
+
+    def __init__(self) -> None:
+        self._mode = _mode()(self)
+        self._clear()
+
+    def _clear(self) -> None:
+        self._alive: list[Any] = []  # tensors by number; others must not get their ids
+        self._numbers: dict[int, int] = {}  # by id
+        self._origins: dict[int, tuple[Any, str]] = {}  # a module and the path in its output
+        self._given: dict[int, Any] = {}
+        self._foreign: set[int] = set()  # numbers of weights, and of what was not followed
+        self._steps: list[Step] = []
+
+    def begin(self, called: Any, output: Any) -> None:
+        """Follow the output of a module, if its loss is wanted, or that of another is."""
+        if any(each is called for each, _ in self._origins.values()):
+            self._clear()
+        if called.awaits_loss or self._origins:
+            for path, tensor in tensors_of_output(output).items():
+                if tensor.requires_grad:
+                    self._origins[self._number(tensor)] = called, path
+        self._activate(on=bool(self._origins))
+
+    def pause(self) -> None:
+        self._activate(on=False)
+
+    def stop(self) -> None:
+        self._activate(on=False)
+        self._clear()
+
+    def _activate(self, *, on: bool) -> None:
+        """Put the mode below those of the program, which takes its own from the top, but above a
+        DeviceContext, which torch keeps at the bottom; or take it off."""
+        from torch.overrides import _get_current_function_mode_stack, _pop_mode, _push_mode
+        from torch.utils._device import DeviceContext
+
+        stack = _get_current_function_mode_stack()
+        others = [each for each in stack if each is not self._mode]
+        if on == (len(others) < len(stack)):
+            return
+        for _ in stack:
+            _pop_mode()
+        if on:
+            others.insert(bool(others) and isinstance(others[0], DeviceContext), self._mode)
+        for each in others:
+            _push_mode(each)
+
+    def call(self, function: Any, args: Any, named: Any) -> Any:
+        placed = None
+        with suppress(Exception):  # what cannot be followed is no fault of the program
+            placed = self._placed(args, named)
+        result = function(*args, **named)
+        if placed is not None:
+            with suppress(Exception):
+                self._keep(function, *placed, result)
+        return result
+
+    def _placed(self, args: Any, named: Any) -> tuple[Any, list[tuple[Any, int]]] | None:
+        """The arguments with an At for each tensor, and the tensors with their versions; None if
+        all are new."""
+        from torch.utils._pytree import tree_leaves, tree_map_only
+
+        found = [x for x in tree_leaves((args, named)) if isinstance(x, torch.Tensor)]
+        if not any(id(x) in self._numbers for x in found):
+            return None
+        placed = tree_map_only(torch.Tensor, lambda x: At(self._taken(x)), (args, named))
+        return placed, [(x, x._version) for x in found]
+
+    def _taken(self, tensor: Any) -> int:
+        is_new = id(tensor) not in self._numbers
+        number = self._number(tensor)
+        if is_new and tensor.requires_grad:
+            self._foreign.add(number)
+        elif is_new:  # on the CPU, since a GPU may lack room for it
+            self._given[number] = tensor.detach().to("cpu", copy=True)
+        return number
+
+    def _number(self, tensor: Any) -> int:
+        if id(tensor) not in self._numbers:
+            self._numbers[id(tensor)] = len(self._alive)
+            self._alive.append(tensor)
+        return self._numbers[id(tensor)]
+
+    def _keep(self, function: Any, placed: Any, taken: list[tuple[Any, int]], result: Any) -> None:
+        made = list(tensors(result).values())
+        changed = [x for x, version in taken if x._version != version]
+        if any(x.requires_grad for x in (*made, *changed)):
+            takes = {self._number(x) for x, _ in taken}
+            changed += [x._base for x in changed if id(x._base) in self._numbers]
+            changes = {self._number(x) for x in changed}
+            self._steps.append(Step(function, placed, takes, list(map(self._number, made)), changes))
+
+    def same(self, scaled: Any, loss: Any) -> None:
+        """Take a loss that a GradScaler has scaled for the loss itself."""
+        self._numbers[id(scaled)] = self._numbers[id(loss)]
+
+    def judge(self, loss: Any) -> None:
+        """Hand the loss to the module from whose output it was computed.  The others get a reason,
+        as it does where that was not all."""
+        needed, steps = {self._numbers.get(id(loss), -1)}, list[Step]()
+        for step in reversed(self._steps):
+            if needed & {*step.makes, *step.changes}:
+                needed |= step.takes
+                steps.insert(0, step)
+        origins = {n: origin for n, origin in self._origins.items() if n in needed}
+        names = " and ".join(dict.fromkeys(called.name for called, _ in origins.values()))
+        for each in {id(called): called for called, _ in self._origins.values()}.values():
+            outputs = {n: path for n, (called, path) in origins.items() if called is each}
+            if not origins:
+                each.no_loss = "the script computes its loss in a way that --train cannot follow"
+            elif len(outputs) < len(origins):
+                only = f"the output of {names}, not of {each.name} alone"
+                each.no_loss = f"the script computes its loss from {only}"
+            elif needed & self._foreign:
+                more = "also from weights, earlier outputs or what --train cannot follow"
+                each.no_loss = f"the script computes its loss from {each.name}, but {more}"
+            elif each.awaits_loss:
+                given = {n: x for n, x in self._given.items() if n in needed}
+                followed = FollowedLoss(outputs, list(given), steps, self._numbers[id(loss)])
+                each.judge(followed, list(given.values()))
+
+
+@cache
+def _mode() -> Any:
+    """The class of modes, which needs torch."""
+    from torch.overrides import TorchFunctionMode
+
+    class Mode(TorchFunctionMode):
+        def __init__(self, tape: Tape) -> None:
+            self._tape = tape
+
+        def __torch_function__(
+            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if torch.compiler.is_compiling():  # torch.compile traces this line
+                return function(*args, **(kwargs or {}))
+            return self._tape.call(function, args, kwargs or {})
+
+    return Mode
