@@ -16,13 +16,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
 from workbench.worker.libraries import torch
 
+from .feeding import Fed, noted
 from .losses import Tape
 from .tree import Example, is_compiled, tensors, unwrapped, without_parallel
 
@@ -46,15 +47,17 @@ class Called:
     seconds: float = 0.0  # each call lasts until CUDA is done
     has_gradients: bool = False  # a backward pass has left gradients
     transformed: bool = False  # called by a function of torch.func, such as vmap
-    example: Example | None = None  # inputs of the most frequent shapes; of the larger if equal
+    example: Example | None = None  # the most frequent inputs with a loss, if there are some; else
+    # those of the most frequent shapes, or of the larger if equal
     counts: Counter[str] = field(default_factory=Counter)  # calls by shapes
-    loss: Any = None  # a FollowedLoss of its output, and the other tensors that it took
+    loss: Any = None  # a FollowedLoss, and the tensors that it took besides the output
     given: Any = None
-    no_loss: str = ""  # why the latest loss is not its own
+    no_loss: str = ""  # why it has none
+    fed: Fed | None = None  # the latest batch of a DataLoader before the call of the example
     _circumstances: Counter[str] = field(default_factory=Counter)  # calls, as "in training mode"
     _kept: str = ""  # shapes of the example
     _latest: str = ""  # shapes of the latest call
-    _judged: str = ""  # shapes of the call that had this loss
+    _awaiting: tuple[Example, str, Fed | None] | None = None  # what is kept if it has a loss
 
     @property
     def shapes(self) -> list[str]:
@@ -71,32 +74,34 @@ class Called:
         counts = self._circumstances.items()
         return [f"{self.name} was {how} in {n} of {self.calls} calls" for how, n in counts]
 
-    def begin(self, example: Example, called: Any) -> None:
+    def begin(
+        self, example: Example, called: Any, fed: Fed | None = None, *, follows: bool = False
+    ) -> None:
         """Count a call, and copy its inputs before it can change them.  Calls inside torch.func are
         skipped, since its tensors mean nothing outside."""
         if torch._C._functorch.maybe_current_level() is not None:
             self.transformed = True
             return
         self._circumstances.update(circumstances(called, self._modal))
-        self._latest = shapes = _shapes(example)
+        self._latest, self._awaiting = (shapes := _shapes(example)), None
         self.counts[shapes] += 1
         ahead = self.counts[shapes] - self.counts[self._kept]
-        if ahead > 0 or (ahead == 0 and shapes != self._kept and self._is_larger(example)):
-            self.example, self._kept = _copied(example), shapes
-
-    def judge(self, loss: Any, given: Any) -> None:
-        """Keep the loss of the latest output."""
-        self.loss, self.given, self._judged = loss, given, self._kept
+        is_other = ahead > 0 or (ahead == 0 and shapes != self._kept and self._is_larger(example))
+        if is_other or (follows and self.awaits_loss):
+            self._awaiting = _copied(example), shapes, fed
+            if is_other and self.loss is None:
+                self.example, self._kept, self.fed = self._awaiting
 
     @property
     def awaits_loss(self) -> bool:
-        """Whether the latest call is one like the example, whose loss is not known."""
-        return self._latest == self._kept != self._judged
+        """Whether a loss of the latest call should be kept."""
+        return self.loss is None or self.counts[self._latest] > self.counts[self._kept]
 
-    @property
-    def is_judged(self) -> bool:
-        """Whether the loss of the example is known."""
-        return self.loss is not None and self._judged == self._kept
+    def judge(self, loss: Any, given: Any) -> None:
+        """Keep the loss of the latest call, and its inputs if they could be copied."""
+        if self._awaiting is not None:
+            self.loss, self.given = loss, given
+            self.example, self._kept, self.fed = self._awaiting
 
     def _is_larger(self, example: Example) -> bool:
         """Whether it has at least twice the values of the kept example: growing inputs would
@@ -170,8 +175,10 @@ class Run:
         hook = register_optimizer_step_pre_hook(self._note_step)
         torch.nn.Module.__call__, torch.autograd.backward, scaler.scale = call, back, scaled
         began = time.perf_counter()
+        note_fed = functools.partial(setattr, self._thread, "fed")
+        watching = noted(note_fed) if self.follows else nullcontext()
         try:
-            with suppress(TimeUp):
+            with suppress(TimeUp), watching:
                 signal.setitimer(signal.ITIMER_REAL, seconds / 2, AGAIN_S)
                 yield
                 signal.setitimer(signal.ITIMER_REAL, 0)  # a last TimeUp may come just before
@@ -241,11 +248,11 @@ class Run:
             called = self._record(unwrapped(without_parallel(unwrapped(module))))
             called.calls += 1
             self._note_caller(sys._getframe(2))
-            with suppress(Exception):  # inputs that cannot be copied are no fault of the program
-                called.begin(example, module)
-            tape = self._tape_for(module)
+            tape, fed = self._tape_for(module), getattr(self._thread, "fed", None)
             if tape is not None:
-                tape.pause()
+                tape.activate(on=False)
+            with suppress(Exception):  # inputs that cannot be copied are no fault of the program
+                called.begin(example, module, fed, follows=tape is not None)
             _synchronize()
             ready = time.perf_counter()
             self.seconds -= ready - began
@@ -256,7 +263,7 @@ class Run:
                 called.seconds += time.perf_counter() - ready
             if tape is not None:
                 with suppress(Exception):  # results that are no tensors
-                    tape.begin(called, result)
+                    tape.begin(called, example, result)
             return result
         finally:
             self._thread.inside = False

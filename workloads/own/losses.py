@@ -12,7 +12,7 @@ from typing import Any
 
 from workbench.worker.libraries import torch
 
-from .tree import tensors, tensors_of_output
+from .tree import Example, tensors, tensors_of_output
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Step:
     takes: set[int]  # numbers of tensors
     makes: list[int]  # of those in its result
     changes: set[int]  # of its arguments
+    has_gradients: bool  # whether torch recorded them
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,14 @@ class FollowedLoss:
         found = tensors_of_output(output)
         known = {number: found[path] for number, path in self.outputs.items()}
         known |= zip(self.given, given, strict=True)
+
+        def placed(at: At) -> Any:
+            return known[at.number]
+
         for step in self.steps:
-            args, named = tree_map_only(At, lambda at: known[at.number], step.arguments)
-            result = step.function(*args, **named)
+            args, named = tree_map_only(At, placed, step.arguments)
+            with torch.set_grad_enabled(step.has_gradients):
+                result = step.function(*args, **named)
             known |= zip(step.makes, tensors(result).values(), strict=True)
         return known[self.number]
 
@@ -61,7 +67,7 @@ class FollowedLoss:
 
 
 class Tape:
-    """The calls of a thread since a module returned.  Tensors without gradients are constants."""
+    """The calls of functions on what comes from the output of a module, since it returned."""
 
     def __init__(self) -> None:
         self._mode = _mode()(self)
@@ -71,32 +77,33 @@ class Tape:
         self._alive: list[Any] = []  # tensors by number; others must not get their ids
         self._numbers: dict[int, int] = {}  # by id
         self._origins: dict[int, tuple[Any, str]] = {}  # a module and the path in its output
-        self._given: dict[int, Any] = {}
-        self._foreign: set[int] = set()  # numbers of weights, and of what was not followed
+        self._followed: set[int] = set()  # numbers of what comes from an output
+        self._given: dict[int, Any] = {}  # constants, since they have no gradients
+        self._foreign: set[int] = set()  # weights, and what could not be followed
         self._steps: list[Step] = []
 
-    def begin(self, called: Any, output: Any) -> None:
+    def begin(self, called: Any, inputs: Example, output: Any) -> None:
         """Follow the output of a module, if its loss is wanted, or that of another is."""
         if any(each is called for each, _ in self._origins.values()):
             self._clear()
-        if called.awaits_loss or self._origins:
-            for path, tensor in tensors_of_output(output).items():
-                if tensor.requires_grad:
-                    self._origins[self._number(tensor)] = called, path
-        self._activate(on=bool(self._origins))
-
-    def pause(self) -> None:
-        self._activate(on=False)
+        found = tensors_of_output(output)
+        is_wanted = called.awaits_loss or self._origins
+        if is_wanted and any(tensor.requires_grad for tensor in found.values()):
+            own = {self._number(x): (called, path) for path, x in found.items()}
+            self._origins |= own
+            if any(x.grad_fn is not None for x in inputs.tensors().values()):
+                self._foreign |= own.keys()  # a step is more than this call
+        self._followed |= self._origins.keys()
+        self.activate(on=bool(self._origins))
 
     def stop(self) -> None:
-        self._activate(on=False)
+        self.activate(on=False)
         self._clear()
 
-    def _activate(self, *, on: bool) -> None:
-        """Put the mode below those of the program, which takes its own from the top, but above a
-        DeviceContext, which torch keeps at the bottom; or take it off."""
+    def activate(self, *, on: bool) -> None:
+        """Put the mode below those of the program, which takes its own from the top, but above that
+        of `set_default_device`, which torch keeps at the bottom; or take it off."""
         from torch.overrides import _get_current_function_mode_stack, _pop_mode, _push_mode
-        from torch.utils._device import DeviceContext
 
         stack = _get_current_function_mode_stack()
         others = [each for each in stack if each is not self._mode]
@@ -105,7 +112,8 @@ class Tape:
         for _ in stack:
             _pop_mode()
         if on:
-            others.insert(bool(others) and isinstance(others[0], DeviceContext), self._mode)
+            default = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+            others.insert(default is not None and default in others[:1], self._mode)
         for each in others:
             _push_mode(each)
 
@@ -121,11 +129,11 @@ class Tape:
 
     def _placed(self, args: Any, named: Any) -> tuple[Any, list[tuple[Any, int]]] | None:
         """The arguments with an At for each tensor, and the tensors with their versions; None if
-        all are new."""
+        none comes from an output."""
         from torch.utils._pytree import tree_leaves, tree_map_only
 
         found = [x for x in tree_leaves((args, named)) if isinstance(x, torch.Tensor)]
-        if not any(id(x) in self._numbers for x in found):
+        if self._followed.isdisjoint(self._numbers.get(id(x)) for x in found):
             return None
         placed = tree_map_only(torch.Tensor, lambda x: At(self._taken(x)), (args, named))
         return placed, [(x, x._version) for x in found]
@@ -146,13 +154,14 @@ class Tape:
         return self._numbers[id(tensor)]
 
     def _keep(self, function: Any, placed: Any, taken: list[tuple[Any, int]], result: Any) -> None:
-        made = list(tensors(result).values())
+        makes = [self._number(x) for x in tensors(result).values()]
         changed = [x for x, version in taken if x._version != version]
-        if any(x.requires_grad for x in (*made, *changed)):
-            takes = {self._number(x) for x, _ in taken}
-            changed += [x._base for x in changed if id(x._base) in self._numbers]
-            changes = {self._number(x) for x in changed}
-            self._steps.append(Step(function, placed, takes, list(map(self._number, made)), changes))
+        changed += [x._base for x in changed if id(x._base) in self._numbers]
+        takes, changes = {self._number(x) for x, _ in taken}, set(map(self._number, changed))
+        if makes or changes:
+            self._followed.update(makes, changes)
+            grad = torch.is_grad_enabled()
+            self._steps.append(Step(function, placed, takes, makes, changes, grad))
 
     def same(self, scaled: Any, loss: Any) -> None:
         """Take a loss that a GradScaler has scaled for the loss itself."""
@@ -166,6 +175,8 @@ class Tape:
             if needed & {*step.makes, *step.changes}:
                 needed |= step.takes
                 steps.insert(0, step)
+                if not step.has_gradients and any(self._alive[n].requires_grad for n in step.makes):
+                    self._foreign.update(step.makes)  # it was inside an autograd.Function
         origins = {n: origin for n, origin in self._origins.items() if n in needed}
         names = " and ".join(dict.fromkeys(called.name for called, _ in origins.values()))
         for each in {id(called): called for called, _ in self._origins.values()}.values():
@@ -189,7 +200,7 @@ def _mode() -> Any:
     """The class of modes, which needs torch."""
     from torch.overrides import TorchFunctionMode
 
-    class Mode(TorchFunctionMode):
+    class Mode(TorchFunctionMode):  # type: ignore[misc]
         def __init__(self, tape: Tape) -> None:
             self._tape = tape
 

@@ -61,6 +61,7 @@ class TrainingParts:
         elif self.loader is None and self.dataset is None:
             self._take_held([x for name in ("dataset", "loader") for x in subject.found(name)])
         self.data = "loader" if self.loader else "dataset" if self.dataset else None
+        self.feed = subject.part("feed") if self.data and subject.code.is_script else None
         self.is_followed = isinstance(self.loss, FollowedLoss)
         self.judges_batch = self.loss is not None and binds(self.loss, None, None)
         self._judges_target = self.judges_batch and _takes_target(self.loss)
@@ -208,7 +209,7 @@ class TrainingParts:
             closure = parameters_of(made.step).get("closure")
         kind = type(made)
         if closure is not None and closure.default is inspect.Parameter.empty:
-            hint = "let `optimizer` return one that steps without a closure, such as SGD or AdamW"
+            hint = "use one that steps without a closure, such as SGD or AdamW"
             raise unusable(f"its optimizer {kind.__name__} needs a closure for each step", hint)
         if not fused:
             return made
@@ -236,7 +237,7 @@ class TrainingParts:
                     rows = rows_of(batch) if rows is None else rows
                     # Sizes may differ within an epoch, since the first axis may be the time.
                     if number == 1 or number != count or rows_of(batch) >= rows:
-                        yield batch
+                        yield batch if self.feed is None else self.feed(batch)
                 if rows is None:
                     fewer = f" of {size or self.batch}" if self.loader is None else ""
                     raise unusable(f"{what} yields no batch{fewer}")

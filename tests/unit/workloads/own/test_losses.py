@@ -4,12 +4,13 @@ import pickle
 from dataclasses import replace
 from typing import Any
 
+import cloudpickle
 import pytest
 import torch
-import torch.nn.functional as F
 from checking import fails_with
 from own_training import code_in
 from torch import nn
+from torch.nn import functional
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 from workloads.own import script
@@ -41,14 +42,14 @@ class Judged(nn.Module):
 
     def forward(self, x: Any, y: Any = None) -> Any:
         found = self.inner(x)
-        return found, F.cross_entropy(found, y)
+        return found, functional.cross_entropy(found, y)
 
 
 class Focal(nn.Module):
     """A loss of the script's own."""
 
     def forward(self, output: Any, target: Any) -> Any:
-        error = F.cross_entropy(output, target, reduction="none")
+        error = functional.cross_entropy(output, target, reduction="none")
         return ((1 - (-error).exp()) ** 2 * error).mean()
 
 
@@ -65,7 +66,7 @@ def in_place(output: Any) -> Any:
     return total / len(output)
 
 
-def with_constants(output: Any) -> Any:
+def without_gradients(output: Any) -> Any:
     with torch.no_grad():
         weight = output.softmax(1)
     best, place = output.max(1)
@@ -73,31 +74,34 @@ def with_constants(output: Any) -> Any:
 
 
 LOSSES: dict[str, tuple[Any, Any]] = {
-    "function": (nn.Linear(5, 6), lambda output: F.cross_entropy(output, CLASSES)),
+    "function": (nn.Linear(5, 6), lambda output: functional.cross_entropy(output, CLASSES)),
     "module": (nn.Linear(5, 6), lambda output: nn.CrossEntropyLoss()(output, CLASSES)),
     "weighted": (
         nn.Linear(5, 6),
         lambda output: nn.CrossEntropyLoss(torch.arange(1.0, 7.0))(output, CLASSES),
     ),
-    "log": (nn.Linear(5, 6), lambda output: F.nll_loss(F.log_softmax(output, dim=1), CLASSES)),
+    "log": (
+        nn.Linear(5, 6),
+        lambda output: functional.nll_loss(functional.log_softmax(output, dim=1), CLASSES),
+    ),
     "own": (nn.Linear(5, 6), lambda output: Focal()(output, CLASSES)),
     "flat": (
         nn.Linear(5, 6),
-        lambda output: F.cross_entropy(output.view(-1, 3), MATRIX.view(-1)),
+        lambda output: functional.cross_entropy(output.view(-1, 3), MATRIX.view(-1)),
     ),
     "turned": (
         nn.Linear(5, 6),
-        lambda output: F.cross_entropy(output.view(4, 2, 3).transpose(1, 2), MATRIX),
+        lambda output: functional.cross_entropy(output.view(4, 2, 3).transpose(1, 2), MATRIX),
     ),
-    "property": (nn.Linear(5, 6), lambda output: F.cross_entropy(output.T.mT, CLASSES)),
-    "first": (Pair(), lambda output: F.cross_entropy(output[0], CLASSES)),
+    "property": (nn.Linear(5, 6), lambda output: functional.cross_entropy(output.T.mT, CLASSES)),
+    "first": (Pair(), lambda output: functional.cross_entropy(output[0], CLASSES)),
     "returned": (Judged(), lambda output: output[1] / 4),
     "arithmetic": (nn.Linear(5, 6), lambda output: 1 - (output - 2.0).square().mean()),
     "several": (nn.Linear(5, 6), lambda output: sum(torch.stack(output.chunk(3, 1)).mean((1, 2)))),
     "relu": (nn.Linear(5, 6), lambda output: nn.ReLU(inplace=True)(output).sum()),
     "masked": (nn.Linear(5, 6), masked),
     "in_place": (nn.Linear(5, 6), in_place),
-    "constants": (nn.Linear(5, 6), with_constants),
+    "no_grad": (nn.Linear(5, 6), without_gradients),
 }
 
 
@@ -118,10 +122,10 @@ def test_a_followed_loss_and_its_gradients_are_those_of_the_script(name: str) ->
     net, loss = LOSSES[name]
     net.zero_grad()
     called, value = trained(net, loss)
-    assert called.is_judged and not called.no_loss
+    assert not called.no_loss
     assert not called.loss.is_returned
     expected = gradients(net)
-    again, given = pickle.loads(pickle.dumps((called.loss, called.given)))
+    again, given = pickle.loads(cloudpickle.dumps((called.loss, called.given)))
     assert isinstance(again, FollowedLoss)
     net.zero_grad()
     found = again(net(*called.example.args), given)
@@ -171,6 +175,10 @@ def repeated(net: Any, inputs: Any) -> Any:
     return net(inputs).mean() + net(inputs + 1).mean()
 
 
+def recurrent(net: Any, inputs: Any) -> Any:
+    return net(net(inputs)[:, :5]).mean()
+
+
 def by_two(net: Any, inputs: Any) -> Any:
     return net(inputs).mean() + nn.Bilinear(5, 5, 1)(inputs, inputs).mean()
 
@@ -184,6 +192,7 @@ def by_another(net: Any, inputs: Any) -> Any:
     [
         (regularised, "from Linear, but also from weights"),
         (repeated, "from Linear, but also from weights, earlier outputs"),
+        (recurrent, "from Linear, but also from weights, earlier outputs"),
         (by_two, "of Linear and Bilinear, not of Linear alone"),
         (by_another, "of Bilinear, not of Linear alone"),
         (lambda net, inputs: Doubled.apply(net(inputs)).sum(), "cannot follow"),
@@ -195,7 +204,7 @@ def test_a_loss_of_more_than_one_output_is_refused_with_the_reason(
     ran, net = Run(follows=True), nn.Linear(5, 6)
     with ran.watched(60.0):
         loss(net, torch.randn(4, 5)).backward()
-    assert not ran.modules[0].is_judged
+    assert ran.modules[0].loss is None
     ran.modules[0].seconds = 1e3
     monkeypatch.setattr(script, "run", lambda code: ran)
     code = replace(code_in(tmp_path), target="train.py")
@@ -203,13 +212,16 @@ def test_a_loss_of_more_than_one_output_is_refused_with_the_reason(
         script.opened(code)
 
 
-def test_only_a_loss_for_the_most_frequent_inputs_counts() -> None:
+def test_the_inputs_of_a_training_are_those_of_its_most_frequent_step() -> None:
     ran, net = Run(follows=True), nn.Linear(3, 2)
     with ran.watched(60.0):
+        for _ in range(5):
+            net(torch.ones(1, 3))
         net(torch.ones(2, 3)).sum().backward()
-        for _ in range(2):
-            net(torch.ones(4, 3))
-    assert not ran.modules[0].is_judged
+        assert ran.modules[0].example.tensors()["0"].shape == (2, 3)
+        for scale in (1, 2, 3):
+            net(torch.ones(4, 3) * scale).sum().backward()
+    assert torch.equal(ran.modules[0].example.tensors()["0"], torch.ones(4, 3) * 2)
 
 
 class Counting(TorchFunctionMode):
@@ -229,7 +241,21 @@ def test_modes_of_the_script_are_those_that_it_entered() -> None:
             assert _get_current_function_mode_stack()[-1] is own
         net(torch.ones(2, 5))
         assert not _get_current_function_mode_stack()
-    assert ran.modules[0].is_judged
+    assert ran.modules[0].loss is not None
+
+
+def test_the_default_device_of_a_script_may_change_while_it_is_followed() -> None:
+    ran, net = Run(follows=True), nn.Linear(5, 6)
+    with ran.watched(60.0):
+        torch.set_default_device("cpu")
+        output = net(torch.ones(4, 5))
+        torch.set_default_device(None)
+        output.sum().backward()
+        output = net(torch.ones(2, 5))
+        torch.set_default_device("cpu")
+        torch.set_default_device(None)
+    assert ran.modules[0].loss is not None
+    assert not _get_current_function_mode_stack()
 
 
 def test_a_script_that_is_not_trained_here_is_not_followed() -> None:
