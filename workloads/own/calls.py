@@ -135,8 +135,6 @@ class Run:
         from torch.optim.optimizer import register_optimizer_step_pre_hook
 
         original, backward = torch.nn.Module.__call__, torch.autograd.backward
-        scaler = getattr(torch.amp, "GradScaler", torch.cuda.amp.GradScaler)
-        scale = scaler.scale
 
         @functools.wraps(original)
         def call(module: Any, *args: Any, **kwargs: Any) -> Any:
@@ -155,13 +153,6 @@ class Run:
                 self._note_gradients()  # before the next step clears them
                 self.seconds -= time.perf_counter() - ended
 
-        @functools.wraps(scale)
-        def scaled(one: Any, losses: Any) -> Any:
-            result = scale(one, losses)
-            with suppress(Exception):  # nothing is followed, or there are several
-                self._thread.tape.same(result, losses)
-            return result
-
         def halfway(*_: object) -> None:
             found = (each for each in self.modules if self.wanted in ("", each.name))
             if any(each.calls >= ENOUGH and self.trains(each) for each in found):
@@ -173,7 +164,7 @@ class Run:
         self.limit_s = seconds / 2
         handler = signal.signal(signal.SIGALRM, halfway)
         hook = register_optimizer_step_pre_hook(self._note_step)
-        torch.nn.Module.__call__, torch.autograd.backward, scaler.scale = call, back, scaled
+        torch.nn.Module.__call__, torch.autograd.backward = call, back
         began = time.perf_counter()
         note_fed = functools.partial(setattr, self._thread, "fed")
         watching = noted(note_fed) if self.follows else nullcontext()
@@ -186,7 +177,6 @@ class Run:
             signal.setitimer(signal.ITIMER_REAL, 0)
             self.seconds += time.perf_counter() - began
             torch.nn.Module.__call__, torch.autograd.backward = original, backward
-            scaler.scale = scale
             hook.remove()
             self._stop_following()
             self._note_gradients()  # compiled steps were not watched

@@ -4,6 +4,7 @@ While a TorchFunctionMode is active, torch hands it each call of its functions a
 active from a call of a module until the next one, or until an optimizer makes its step.
 """
 
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -118,25 +119,25 @@ class Tape:
             _push_mode(each)
 
     def call(self, function: Any, args: Any, named: Any) -> Any:
-        placed = None
+        placed, before = None, list[tuple[Any, int]]()
         with suppress(Exception):  # what cannot be followed is no fault of the program
-            placed = self._placed(args, named)
+            placed, before = self._placed(args, named)
         result = function(*args, **named)
-        if placed is not None:
-            with suppress(Exception):
-                self._keep(function, *placed, result)
+        with suppress(Exception):
+            if placed is not None:
+                self._keep(function, placed, before, result)
         return result
 
-    def _placed(self, args: Any, named: Any) -> tuple[Any, list[tuple[Any, int]]] | None:
-        """The arguments with an At for each tensor, and the tensors with their versions; None if
-        none comes from an output."""
+    def _placed(self, args: Any, named: Any) -> tuple[Any, list[tuple[Any, int]]]:
+        """The arguments with an At for each tensor, None if none comes from an output; and the
+        tensors with their versions."""
         from torch.utils._pytree import tree_leaves, tree_map_only
 
         found = [x for x in tree_leaves((args, named)) if isinstance(x, torch.Tensor)]
         if self._followed.isdisjoint(self._numbers.get(id(x)) for x in found):
-            return None
-        placed = tree_map_only(torch.Tensor, lambda x: At(self._taken(x)), (args, named))
-        return placed, [(x, x._version) for x in found]
+            return None, []
+        before = [(x, x._version) for x in found]
+        return tree_map_only(torch.Tensor, lambda x: At(self._taken(x)), (args, named)), before
 
     def _taken(self, tensor: Any) -> int:
         is_new = id(tensor) not in self._numbers
@@ -154,18 +155,17 @@ class Tape:
         return self._numbers[id(tensor)]
 
     def _keep(self, function: Any, placed: Any, taken: list[tuple[Any, int]], result: Any) -> None:
-        makes = [self._number(x) for x in tensors(result).values()]
+        made = list(tensors(result).values())
         changed = [x for x, version in taken if x._version != version]
         changed += [x._base for x in changed if id(x._base) in self._numbers]
-        takes, changes = {self._number(x) for x, _ in taken}, set(map(self._number, changed))
-        if makes or changes:
+        if made or changed:
+            takes, changes = {self._number(x) for x, _ in taken}, set(map(self._number, changed))
+            makes = list(map(self._number, made))
             self._followed.update(makes, changes)
             grad = torch.is_grad_enabled()
             self._steps.append(Step(function, placed, takes, makes, changes, grad))
-
-    def same(self, scaled: Any, loss: Any) -> None:
-        """Take a loss that a GradScaler has scaled for the loss itself."""
-        self._numbers[id(scaled)] = self._numbers[id(loss)]
+            if sys._getframe(3).f_code is torch.amp.GradScaler.scale.__code__:
+                self._numbers[id(made[0])] = self._number(taken[0][0])  # the loss that it scales
 
     def judge(self, loss: Any) -> None:
         """Hand the loss to the module from whose output it was computed.  The others get a reason,
@@ -181,14 +181,12 @@ class Tape:
         names = " and ".join(dict.fromkeys(called.name for called, _ in origins.values()))
         for each in {id(called): called for called, _ in self._origins.values()}.values():
             outputs = {n: path for n, (called, path) in origins.items() if called is each}
-            if not origins:
-                each.no_loss = "the script computes its loss in a way that --train cannot follow"
-            elif len(outputs) < len(origins):
+            if len(outputs) < len(origins):
                 only = f"the output of {names}, not of {each.name} alone"
                 each.no_loss = f"the script computes its loss from {only}"
-            elif needed & self._foreign:
-                more = "also from weights, earlier outputs or what --train cannot follow"
-                each.no_loss = f"the script computes its loss from {each.name}, but {more}"
+            elif not outputs or needed & self._foreign:
+                more = "from weights, other outputs or functions that --train cannot follow"
+                each.no_loss = f"the script computes the loss of {each.name} also {more}"
             elif each.awaits_loss:
                 given = {n: x for n, x in self._given.items() if n in needed}
                 followed = FollowedLoss(outputs, list(given), steps, self._numbers[id(loss)])

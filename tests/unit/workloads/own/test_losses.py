@@ -190,9 +190,9 @@ def by_another(net: Any, inputs: Any) -> Any:
 @pytest.mark.parametrize(
     ("loss", "why"),
     [
-        (regularised, "from Linear, but also from weights"),
-        (repeated, "from Linear, but also from weights, earlier outputs"),
-        (recurrent, "from Linear, but also from weights, earlier outputs"),
+        (regularised, "of Linear also from weights"),
+        (repeated, "of Linear also from weights, other outputs"),
+        (recurrent, "of Linear also from weights, other outputs"),
         (by_two, "of Linear and Bilinear, not of Linear alone"),
         (by_another, "of Bilinear, not of Linear alone"),
         (lambda net, inputs: Doubled.apply(net(inputs)).sum(), "cannot follow"),
