@@ -14,16 +14,17 @@ import signal
 import sys
 import threading
 import time
-import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
 from workbench.worker.libraries import torch
 
+from .feeding import Fed, noted
+from .losses import Tape
 from .tree import Example, is_compiled, tensors, unwrapped, without_parallel
 
 INSTANCES = 8  # with records of their own, per class; a program may make one for every call
@@ -46,14 +47,17 @@ class Called:
     seconds: float = 0.0  # each call lasts until CUDA is done
     has_gradients: bool = False  # a backward pass has left gradients
     transformed: bool = False  # called by a function of torch.func, such as vmap
-    example: Example | None = None  # inputs of the most frequent shapes; of the larger if equal
+    example: Example | None = None  # the most frequent inputs with a loss, if there are some; else
+    # those of the most frequent shapes, or of the larger if equal
     counts: Counter[str] = field(default_factory=Counter)  # calls by shapes
-    loss: Any = None  # the loss of torch that got its output, and the target then
-    target: Any = None
+    loss: Any = None  # a FollowedLoss, and the tensors that it took besides the output
+    given: Any = None
+    no_loss: str = ""  # why it has none
+    fed: Fed | None = None  # the latest batch of a DataLoader before the call of the example
     _circumstances: Counter[str] = field(default_factory=Counter)  # calls, as "in training mode"
     _kept: str = ""  # shapes of the example
     _latest: str = ""  # shapes of the latest call
-    _judged: str = ""  # shapes of the call that had this target
+    _awaiting: tuple[Example, str, Fed | None] | None = None  # what is kept if it has a loss
 
     @property
     def shapes(self) -> list[str]:
@@ -70,29 +74,34 @@ class Called:
         counts = self._circumstances.items()
         return [f"{self.name} was {how} in {n} of {self.calls} calls" for how, n in counts]
 
-    def begin(self, example: Example, called: Any) -> None:
+    def begin(
+        self, example: Example, called: Any, fed: Fed | None = None, *, follows: bool = False
+    ) -> None:
         """Count a call, and copy its inputs before it can change them.  Calls inside torch.func are
         skipped, since its tensors mean nothing outside."""
         if torch._C._functorch.maybe_current_level() is not None:
             self.transformed = True
             return
         self._circumstances.update(circumstances(called, self._modal))
-        self._latest = shapes = _shapes(example)
+        self._latest, self._awaiting = (shapes := _shapes(example)), None
         self.counts[shapes] += 1
         ahead = self.counts[shapes] - self.counts[self._kept]
-        if ahead > 0 or (ahead == 0 and shapes != self._kept and self._is_larger(example)):
-            self.example, self._kept = _copied(example), shapes
-
-    def judge(self, loss: Any, target: Any) -> None:
-        """Keep the loss of the latest output, and the target if it is one for the example."""
-        if self._latest == self._kept != self._judged:
-            self.loss, self._judged = loss, self._kept
-            self.target = target.detach().to("cpu", copy=True)
+        is_other = ahead > 0 or (ahead == 0 and shapes != self._kept and self._is_larger(example))
+        if is_other or (follows and self.awaits_loss):
+            self._awaiting = _copied(example), shapes, fed
+            if is_other and self.loss is None:
+                self.example, self._kept, self.fed = self._awaiting
 
     @property
-    def is_judged(self) -> bool:
-        """Whether loss and target are known."""
-        return self.loss is not None and self._judged == self._kept
+    def awaits_loss(self) -> bool:
+        """Whether a loss of the latest call should be kept."""
+        return self.loss is None or self.counts[self._latest] > self.counts[self._kept]
+
+    def judge(self, loss: Any, given: Any) -> None:
+        """Keep the loss of the latest call, and its inputs if they could be copied."""
+        if self._awaiting is not None:
+            self.loss, self.given = loss, given
+            self.example, self._kept, self.fed = self._awaiting
 
     def _is_larger(self, example: Example) -> bool:
         """Whether it has at least twice the values of the kept example: growing inputs would
@@ -105,6 +114,7 @@ class Run:
     """A program's run: the modules that it calls, its settings, and how it ended."""
 
     wanted: str = ""  # name of the module that is to race; empty: any
+    follows: bool = False  # whether the losses are wanted
     limit_s: float = 0.0  # time after which it is cut
     modules: list[Called] = field(default_factory=list)  # in the order of their first calls
     seconds: float = 0.0  # until it ended or was cut, without the time for watching it
@@ -135,6 +145,8 @@ class Run:
 
         @functools.wraps(backward)
         def back(*args: Any, **kwargs: Any) -> None:
+            with suppress(Exception):  # more than one loss, or none
+                self._thread.tape.judge(args[0])
             backward(*args, **kwargs)
             if not torch.compiler.is_compiling():
                 ended = time.perf_counter()
@@ -154,8 +166,10 @@ class Run:
         hook = register_optimizer_step_pre_hook(self._note_step)
         torch.nn.Module.__call__, torch.autograd.backward = call, back
         began = time.perf_counter()
+        note_fed = functools.partial(setattr, self._thread, "fed")
+        watching = noted(note_fed) if self.follows else nullcontext()
         try:
-            with suppress(TimeUp):
+            with suppress(TimeUp), watching:
                 signal.setitimer(signal.ITIMER_REAL, seconds / 2, AGAIN_S)
                 yield
                 signal.setitimer(signal.ITIMER_REAL, 0)  # a last TimeUp may come just before
@@ -164,6 +178,7 @@ class Run:
             self.seconds += time.perf_counter() - began
             torch.nn.Module.__call__, torch.autograd.backward = original, backward
             hook.remove()
+            self._stop_following()
             self._note_gradients()  # compiled steps were not watched
             signal.signal(signal.SIGALRM, handler)
 
@@ -185,8 +200,13 @@ class Run:
             each.has_gradients |= any(weight.grad is not None for weight in weights)
 
     def _note_step(self, optimizer: Any, *_: object) -> None:
+        self._stop_following()
         if optimizer not in self.optimizers:  # they compare by identity
             self.optimizers.append(optimizer)
+
+    def _stop_following(self) -> None:
+        if hasattr(self._thread, "tape"):
+            self._thread.tape.stop()
 
     def _note_caller(self, frame: FrameType) -> None:
         """Note a module of which the program calls `forward`, since only its parts are seen."""
@@ -218,8 +238,11 @@ class Run:
             called = self._record(unwrapped(without_parallel(unwrapped(module))))
             called.calls += 1
             self._note_caller(sys._getframe(2))
+            tape, fed = self._tape_for(module), getattr(self._thread, "fed", None)
+            if tape is not None:
+                tape.activate(on=False)
             with suppress(Exception):  # inputs that cannot be copied are no fault of the program
-                called.begin(example, module)
+                called.begin(example, module, fed, follows=tape is not None)
             _synchronize()
             ready = time.perf_counter()
             self.seconds -= ready - began
@@ -228,20 +251,22 @@ class Run:
             finally:
                 _synchronize()
                 called.seconds += time.perf_counter() - ready
-            with suppress(Exception):  # results that are no tensors
-                self._note_loss(called, example, result)
+            if tape is not None:
+                with suppress(Exception):  # results that are no tensors
+                    tape.begin(called, example, result)
             return result
         finally:
             self._thread.inside = False
 
-    def _note_loss(self, called: Called, example: Example, result: Any) -> None:
-        """Note whether a loss of torch gets the very output of the module called before it."""
-        if not type(called.module).__module__.startswith("torch.nn.modules.loss"):
-            self._thread.before = called, weakref.ref(result)
-            return
-        (before, output), (given, target) = self._thread.before, example.args
-        if given is output():
-            before.judge(called.module, target)
+    def _tape_for(self, module: Any) -> Tape | None:
+        """What follows the output of a module with weights; others, such as losses, are followed
+        as functions are."""
+        if not self.follows or next(module.parameters(), None) is None:
+            return None
+        if not hasattr(self._thread, "tape"):
+            self._thread.tape = Tape()
+        found: Tape = self._thread.tape
+        return found
 
     def _record(self, module: Any) -> Called:
         """The record of a module; beyond INSTANCES, the first one of its class."""

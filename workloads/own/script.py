@@ -6,6 +6,7 @@ import importlib
 import itertools
 import json
 import os
+import pickle
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -27,6 +28,7 @@ from workbench.worker.serve import LOG, log_error
 
 from .._shared.torch_task import end_compilers
 from .calls import Called, Run, TimeUp
+from .feeding import feed_of
 from .target import NO_CUDA_MARKS, flush_at_exit, flush_files, in_one_line, is_users, unusable
 from .tree import Example, uncompiled, without_parallel
 
@@ -41,7 +43,9 @@ REMEDIES = (
     (TORCHRUN_MARKS, f"torchrun sets it: put {TORCHRUN} before workbench"),
     (["'get_ipython' is", "'display' is"], "it was a notebook: remove what only IPython can run"),
 )
-PICKLE, PATHS = "module.pt", "paths.json"  # files in `Code.folder`
+WITH_LOSS = "name a builder, package.module:build, with loss(output, batch) next to it"
+PICKLE, PATHS, DATA = "module.pt", "paths.json", "data.pickle"  # files in `Code.folder`
+MOST_DATA = 1 << 30  # bytes
 
 
 def opened(code: Code) -> tuple[Any, Example, SimpleNamespace]:
@@ -55,6 +59,8 @@ def opened(code: Code) -> tuple[Any, Example, SimpleNamespace]:
         return received(code, found["dtype"])
     ran = run(code)
     chosen = choose(ran, name)
+    if code.train and chosen.no_loss and chosen.loss is None:
+        raise unusable(chosen.no_loss, WITH_LOSS)
     folder.mkdir(parents=True, exist_ok=True)
     modules = [
         {
@@ -96,7 +102,8 @@ def run(code: Code) -> Run:
     """
     name, _, wanted = code.target.partition("::")
     script, settings = Path(code.directory, name), _settings()
-    path, alive, ran, failure = list(sys.path), threading.enumerate(), Run(wanted), None
+    path, alive, failure = list(sys.path), threading.enumerate(), None
+    ran = Run(wanted, code.train)
     others = set(children.offspring(os.getpid()))
     flush_at_exit()
     with ran.watched(code.seconds):
@@ -198,13 +205,18 @@ def choose(ran: Run, name: str = "") -> Called:
 
 
 def _given(chosen: Called, ran: Run, code: Code) -> tuple[Any, Any, SimpleNamespace]:
-    """The module, its inputs and the parts of its training; a known loss gets a target, which is
-    the last input, as `inputs(batch)` of a builder would return it."""
-    example: Any = chosen.example
+    """The module, its inputs and the parts of its training; what a followed loss gets is the last
+    input."""
+    inputs: Any = chosen.example
+    example = inputs
     parts = SimpleNamespace()
     if code.train:
-        if chosen.is_judged and not example.kwargs:
-            parts.loss, example = chosen.loss, Example((*example.args, chosen.target), {})
+        if chosen.loss is not None and not chosen.loss.is_returned:
+            parts.loss = chosen.loss
+            example = Example((*example.args, chosen.given), example.kwargs)
+        with suppress(Exception):  # its inputs are no batch of a DataLoader, or of a special one
+            fed: Any = chosen.fed
+            parts.feed, parts.loader = feed_of(fed.batch, inputs, example), fed.loader
         if (own := ran.optimizer_of(chosen)) is not None:
             parts.optimizer = made = copy.copy(own)  # without weights and state
             made.state, made.param_groups = {}, [{"params": []} for _ in own.param_groups]
@@ -222,11 +234,30 @@ def hand_over(chosen: Called, ran: Run, code: Code) -> str | None:
     (folder / PATHS).write_text(json.dumps([*ran.paths, *homes]))
     try:
         handed, pickler = _given(chosen, ran, code), cloudpickle(code)
+        loader = vars(handed[2]).pop("loader", None)
         torch.save(handed, folder / PICKLE, pickle_module=pickler, pickle_protocol=5)
     except Exception as error:
         (folder / PICKLE).unlink(missing_ok=True)
         return f"{chosen.name} cannot be handed to another process: {first_line(error)}"
+    try:
+        with (folder / DATA).open("wb") as file:
+            pickler.dump(loader, _Limited(file))
+    except Exception:  # too large, or it holds what cannot be pickled
+        (folder / DATA).unlink()
     return None
+
+
+class _Limited:
+    """A file that takes MOST_DATA bytes, since each worker reads it."""
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._left = file, MOST_DATA
+
+    def write(self, data: Any) -> None:
+        self._left -= memoryview(data).nbytes
+        if self._left < 0:
+            raise OSError("its data are too large")
+        self._file.write(data)
 
 
 def _homes(module: Any) -> set[str]:
@@ -251,6 +282,8 @@ def received(code: Code, dtype: str | None = None) -> tuple[Any, Example, Simple
     try:
         cloudpickle(code)
         found = torch.load(folder / PICKLE, map_location="cpu", weights_only=False)
+        if (folder / DATA).exists():
+            found[2].loader = pickle.loads((folder / DATA).read_bytes())  # noqa: S301 - as above
     except Exception as error:
         message = f"the script's module cannot be loaded in another process: {first_line(error)}"
         raise WorkloadError(message, code="user_code") from error

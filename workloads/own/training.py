@@ -169,7 +169,7 @@ def examine(code: Code, subject: Subject) -> dict[str, Any]:
         is_ours = isinstance(error, WorkloadError)
         impossible["fused"] = str(error) if is_ours else first_line(error)
     notes = ["loss and gradients of one step are checked; where training ends up is not"]
-    lacks = "--train sees no {} of a script" if code.is_script else "it defines no {}"
+    lacks = "--train sees no {}" if code.is_script else "it defines no {}"
     own = next(subject.found("optimizer"), None)
     if parts.optimizer is None:
         found = f"its optimizer is a {type(own).__name__}, neither a function nor one of torch's"
@@ -177,7 +177,8 @@ def examine(code: Code, subject: Subject) -> dict[str, Any]:
     if len(getattr(own, "param_groups", ())) > 1:
         notes.append(ONE_GROUP)
     if parts.data is None:
-        notes.append(f"{lacks.format('dataset or loader')}, {NO_DATA}")
+        what = "DataLoader that feeds it directly" if code.is_script else "dataset or loader"
+        notes.append(f"{lacks.format(what)}, {NO_DATA}")
     if subject.part("check") is not None:
         notes.append("its check(output) is for inference and does not count here")
     sample = parts.sample(None, code.seed)

@@ -19,6 +19,8 @@ from workbench.contract import WorkloadError
 from workbench.process.cores import unbound
 from workbench.worker.libraries import torch
 
+from .losses import FollowedLoss
+from .script import WITH_LOSS
 from .subject import Subject
 from .target import is_users, unusable, user_errors
 from .tree import Example, are_several, binds, tensors
@@ -29,10 +31,7 @@ DEFAULT_BATCH = 32  # samples from a data set, where no batch is named
 # The settings that a `loader` function may take, with values for a trial.
 LOADING = {"batch_size": 1, "num_workers": 0, "pin_memory": False}
 IN_LOADER = "in DataLoader worker process"  # torch/_utils.py, ExceptionWrapper
-NO_BUILDER = (
-    "--train finds no loss in this script or archive: name a builder, package.module:build,"
-    " with loss(output, batch) next to it"
-)
+NO_BUILDER = f"--train finds no loss in this script or archive: {WITH_LOSS}"
 TAKE_TARGET = "let it take what the module returns and the whole batch, whose target is batch[1]"
 HINT = "define `def loss(output, batch): return F.cross_entropy(output, batch[1])` or the like"
 WRAP_STEP = "wrap it in a module whose `forward(self, batch)` returns its `training_step(batch, 0)`"
@@ -62,6 +61,8 @@ class TrainingParts:
         elif self.loader is None and self.dataset is None:
             self._take_held([x for name in ("dataset", "loader") for x in subject.found(name)])
         self.data = "loader" if self.loader else "dataset" if self.dataset else None
+        self.feed = subject.part("feed") if self.data and subject.code.is_script else None
+        self.is_followed = isinstance(self.loss, FollowedLoss)
         self.judges_batch = self.loss is not None and binds(self.loss, None, None)
         self._judges_target = self.judges_batch and _takes_target(self.loss)
         taken = inspect.signature(subject.module.forward).parameters
@@ -115,7 +116,7 @@ class TrainingParts:
         """
         if isinstance(batch, Example):
             has_target = self.judges_batch and not batch.kwargs and len(batch.args) > self._least
-            args = batch.args[:-1] if has_target else batch.args
+            args = batch.args[:-1] if has_target or self.is_followed else batch.args
             return Example(args[: self._most], self._taken(batch.kwargs))
         if isinstance(batch, Mapping):
             named = self._taken(batch)
@@ -134,7 +135,9 @@ class TrainingParts:
     def loss_on(self, module: Any, batch: Any) -> Any:
         """The loss of `module`; WorkloadError "bad_input" if it is not a scalar."""
         output = self._output_of(module, batch)
-        if self._judges_target:
+        if self.is_followed:
+            loss = self.loss(output, batch.args[-1])
+        elif self._judges_target:
             loss = self._loss_of(output, self._target(batch), HINT)
         elif self.judges_batch:
             loss = self._loss_of(output, as_given(batch), TAKE_TARGET)
@@ -176,6 +179,8 @@ class TrainingParts:
         """The arguments of the loss as Python; None without one."""
         if self.loss is None:
             return None
+        if self.is_followed:
+            return "output, batch[-1]" if self.loss.given else "output"
         target = "batch[-1]" if self._judges_target else "batch"
         return f"output, {target}" if self.judges_batch else "output"
 
@@ -204,7 +209,7 @@ class TrainingParts:
             closure = parameters_of(made.step).get("closure")
         kind = type(made)
         if closure is not None and closure.default is inspect.Parameter.empty:
-            hint = "let `optimizer` return one that steps without a closure, such as SGD or AdamW"
+            hint = "use one that steps without a closure, such as SGD or AdamW"
             raise unusable(f"its optimizer {kind.__name__} needs a closure for each step", hint)
         if not fused:
             return made
@@ -232,7 +237,7 @@ class TrainingParts:
                     rows = rows_of(batch) if rows is None else rows
                     # Sizes may differ within an epoch, since the first axis may be the time.
                     if number == 1 or number != count or rows_of(batch) >= rows:
-                        yield batch
+                        yield batch if self.feed is None else self.feed(batch)
                 if rows is None:
                     fewer = f" of {size or self.batch}" if self.loader is None else ""
                     raise unusable(f"{what} yields no batch{fewer}")

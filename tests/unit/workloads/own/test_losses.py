@@ -1,0 +1,265 @@
+"""The loss of a script, followed from the output of its module to `backward()`."""
+
+import pickle
+from dataclasses import replace
+from typing import Any
+
+import cloudpickle
+import pytest
+import torch
+from checking import fails_with
+from own_training import code_in
+from torch import nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
+
+from workloads.own import script
+from workloads.own.calls import Called, Run
+from workloads.own.losses import FollowedLoss
+from workloads.own.training import gradients
+
+CLASSES = torch.tensor([0, 1, 2, 1])
+MATRIX = torch.arange(8).reshape(4, 2) % 3
+
+
+class Pair(nn.Module):
+    """Returns two tensors in a tuple."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(5, 6)
+
+    def forward(self, x: Any) -> Any:
+        return self.inner(x), x.sum()
+
+
+class Judged(nn.Module):
+    """Returns its loss after its output, as small GPTs do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(5, 6)
+
+    def forward(self, x: Any, y: Any = None) -> Any:
+        found = self.inner(x)
+        return found, functional.cross_entropy(found, y)
+
+
+class Focal(nn.Module):
+    """A loss of the script's own."""
+
+    def forward(self, output: Any, target: Any) -> Any:
+        error = functional.cross_entropy(output, target, reduction="none")
+        return ((1 - (-error).exp()) ** 2 * error).mean()
+
+
+def masked(output: Any) -> Any:
+    shifted = output * 2
+    shifted[CLASSES == 1] = 0
+    return shifted.square().sum()
+
+
+def in_place(output: Any) -> Any:
+    total = torch.zeros(1)
+    for row in output:
+        total += row.exp().sum()
+    return total / len(output)
+
+
+def without_gradients(output: Any) -> Any:
+    with torch.no_grad():
+        weight = output.softmax(1)
+    best, place = output.max(1)
+    return (weight * output).sum() + best.sum() * place.shape[0]
+
+
+LOSSES: dict[str, tuple[Any, Any]] = {
+    "function": (nn.Linear(5, 6), lambda output: functional.cross_entropy(output, CLASSES)),
+    "module": (nn.Linear(5, 6), lambda output: nn.CrossEntropyLoss()(output, CLASSES)),
+    "weighted": (
+        nn.Linear(5, 6),
+        lambda output: nn.CrossEntropyLoss(torch.arange(1.0, 7.0))(output, CLASSES),
+    ),
+    "log": (
+        nn.Linear(5, 6),
+        lambda output: functional.nll_loss(functional.log_softmax(output, dim=1), CLASSES),
+    ),
+    "own": (nn.Linear(5, 6), lambda output: Focal()(output, CLASSES)),
+    "flat": (
+        nn.Linear(5, 6),
+        lambda output: functional.cross_entropy(output.view(-1, 3), MATRIX.view(-1)),
+    ),
+    "turned": (
+        nn.Linear(5, 6),
+        lambda output: functional.cross_entropy(output.view(4, 2, 3).transpose(1, 2), MATRIX),
+    ),
+    "property": (nn.Linear(5, 6), lambda output: functional.cross_entropy(output.T.mT, CLASSES)),
+    "first": (Pair(), lambda output: functional.cross_entropy(output[0], CLASSES)),
+    "returned": (Judged(), lambda output: output[1] / 4),
+    "arithmetic": (nn.Linear(5, 6), lambda output: 1 - (output - 2.0).square().mean()),
+    "several": (nn.Linear(5, 6), lambda output: sum(torch.stack(output.chunk(3, 1)).mean((1, 2)))),
+    "relu": (nn.Linear(5, 6), lambda output: nn.ReLU(inplace=True)(output).sum()),
+    "masked": (nn.Linear(5, 6), masked),
+    "in_place": (nn.Linear(5, 6), in_place),
+    "no_grad": (nn.Linear(5, 6), without_gradients),
+}
+
+
+def trained(net: Any, loss: Any, *, scaler: Any = None) -> tuple[Called, float]:
+    """What was recorded of a script with one step, and its loss."""
+    ran, inputs = Run(follows=True), torch.randn(4, 5)
+    with ran.watched(60.0):
+        output = net(inputs, CLASSES) if isinstance(net, Judged) else net(inputs)
+        found = loss(output)
+        (found if scaler is None else scaler.scale(found)).backward()
+    assert not _get_current_function_mode_stack()
+    return ran.modules[0], found.item()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_followed_loss_and_its_gradients_are_those_of_the_script(name: str) -> None:
+    torch.manual_seed(0)
+    net, loss = LOSSES[name]
+    net.zero_grad()
+    called, value = trained(net, loss)
+    assert not called.no_loss
+    assert not called.loss.is_returned
+    expected = gradients(net)
+    again, given = pickle.loads(cloudpickle.dumps((called.loss, called.given)))
+    assert isinstance(again, FollowedLoss)
+    net.zero_grad()
+    found = again(net(*called.example.args), given)
+    found.backward()
+    assert found.item() == pytest.approx(value)
+    assert any(each.any() for each in expected)
+    assert all(torch.allclose(a, b) for a, b in zip(gradients(net), expected, strict=True))
+
+
+def test_a_loss_that_the_module_returns_needs_nothing_more() -> None:
+    called, _ = trained(nn.Sequential(nn.Linear(5, 1), nn.Flatten(0)), lambda output: output.sum())
+    assert not called.loss.is_returned
+
+    class Output(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(5, 1)
+
+        def forward(self, x: Any) -> Any:
+            return {"logits": x, "loss": self.inner(x).mean()}
+
+    called, _ = trained(Output(), lambda output: output["loss"])
+    assert called.loss.is_returned and not called.given
+
+
+def test_the_scale_of_a_grad_scaler_is_no_part_of_the_loss() -> None:
+    net = nn.Linear(5, 6)
+    called, value = trained(net, LOSSES["function"][1], scaler=torch.amp.GradScaler("cpu"))
+    assert called.loss(net(*called.example.args), called.given).item() == pytest.approx(value)
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0] * 2
+
+
+def regularised(net: Any, inputs: Any) -> Any:
+    return net(inputs).mean() + sum(each.abs().sum() for each in net.parameters())
+
+
+def repeated(net: Any, inputs: Any) -> Any:
+    return net(inputs).mean() + net(inputs + 1).mean()
+
+
+def recurrent(net: Any, inputs: Any) -> Any:
+    return net(net(inputs)[:, :5]).mean()
+
+
+def by_two(net: Any, inputs: Any) -> Any:
+    return net(inputs).mean() + nn.Bilinear(5, 5, 1)(inputs, inputs).mean()
+
+
+def by_another(net: Any, inputs: Any) -> Any:
+    return nn.Bilinear(6, 6, 1)(*[net(inputs)] * 2).mean()
+
+
+@pytest.mark.parametrize(
+    ("loss", "why"),
+    [
+        (regularised, "of Linear also from weights"),
+        (repeated, "of Linear also from weights, other outputs"),
+        (recurrent, "of Linear also from weights, other outputs"),
+        (by_two, "of Linear and Bilinear, not of Linear alone"),
+        (by_another, "of Bilinear, not of Linear alone"),
+        (lambda net, inputs: Doubled.apply(net(inputs)).sum(), "cannot follow"),
+    ],
+)
+def test_a_loss_of_more_than_one_output_is_refused_with_the_reason(
+    loss: Any, why: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    ran, net = Run(follows=True), nn.Linear(5, 6)
+    with ran.watched(60.0):
+        loss(net, torch.randn(4, 5)).backward()
+    assert ran.modules[0].loss is None
+    ran.modules[0].seconds = 1e3
+    monkeypatch.setattr(script, "run", lambda code: ran)
+    code = replace(code_in(tmp_path), target="train.py")
+    with fails_with("bad_input", why, hint="package.module:build"):
+        script.opened(code)
+
+
+def test_the_inputs_of_a_training_are_those_of_its_most_frequent_step() -> None:
+    ran, net = Run(follows=True), nn.Linear(3, 2)
+    with ran.watched(60.0):
+        for _ in range(5):
+            net(torch.ones(1, 3))
+        net(torch.ones(2, 3)).sum().backward()
+        assert ran.modules[0].example.tensors()["0"].shape == (2, 3)
+        for scale in (1, 2, 3):
+            net(torch.ones(4, 3) * scale).sum().backward()
+    assert torch.equal(ran.modules[0].example.tensors()["0"], torch.ones(4, 3) * 2)
+
+
+class Counting(TorchFunctionMode):
+    """A mode of the script's own."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        return function(*args, **(kwargs or {}))
+
+
+def test_modes_of_the_script_are_those_that_it_entered() -> None:
+    ran, net, own = Run(follows=True), nn.Linear(5, 6), Counting()
+    with ran.watched(60.0):
+        with torch.device("cpu"), own:
+            net(torch.ones(4, 5)).sum().backward()
+            assert _get_current_function_mode_stack()[-1] is own
+        net(torch.ones(2, 5))
+        assert not _get_current_function_mode_stack()
+    assert ran.modules[0].loss is not None
+
+
+def test_the_default_device_of_a_script_may_change_while_it_is_followed() -> None:
+    ran, net = Run(follows=True), nn.Linear(5, 6)
+    with ran.watched(60.0):
+        torch.set_default_device("cpu")
+        output = net(torch.ones(4, 5))
+        torch.set_default_device(None)
+        output.sum().backward()
+        output = net(torch.ones(2, 5))
+        torch.set_default_device("cpu")
+        torch.set_default_device(None)
+    assert ran.modules[0].loss is not None
+    assert not _get_current_function_mode_stack()
+
+
+def test_a_script_that_is_not_trained_here_is_not_followed() -> None:
+    ran, net = Run(), nn.Linear(5, 6)
+    with ran.watched(60.0):
+        net(torch.ones(4, 5)).sum().backward()
+    assert ran.modules[0].loss is None

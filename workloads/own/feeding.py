@@ -1,0 +1,83 @@
+"""The DataLoader of a script, where its batches are what the script gives its module."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.worker.libraries import torch
+
+from .tree import Example
+
+
+@dataclass(frozen=True)
+class Fed:
+    """A batch, and what makes others; an iterator would keep its processes alive."""
+
+    batch: Any
+    data: Any
+    sampler: Any
+    collate: Any
+    worker_init: Any
+
+    @property
+    def loader(self) -> Any:
+        """A plain DataLoader; an exception where the script's is none that --batch applies to."""
+        from torch.utils.data import DataLoader
+
+        size, collate, start = self.sampler.batch_size, self.collate, self.worker_init
+        return DataLoader(self.data, size, collate_fn=collate, worker_init_fn=start)
+
+
+@contextmanager
+def noted(note: Callable[[Fed], None]) -> Iterator[None]:
+    """Note the batches of all DataLoaders in the block."""
+    from torch.utils.data.dataloader import _BaseDataLoaderIter as Iter
+
+    following = Iter.__next__
+
+    def follow(self: Any) -> Any:
+        batch = following(self)
+        start = getattr(self, "_worker_init_fn", None)
+        note(Fed(batch, self._dataset, self._index_sampler, self._collate_fn, start))
+        return batch
+
+    Iter.__next__ = follow
+    try:
+        yield
+    finally:
+        Iter.__next__ = following
+
+
+@dataclass(frozen=True)
+class Feed:
+    """Puts the tensors of a batch in the places of those in an example."""
+
+    example: Example
+    places: dict[str, str]  # path in a batch, by path in the example
+
+    def __call__(self, batch: Any) -> Example:
+        own, found = self.example.tensors(), Example((batch,), {}).tensors()
+        new = {id(own[to]): _like(found[path], own[to]) for to, path in self.places.items()}
+        return self.example.mapped(lambda tensor: new.get(id(tensor), tensor))
+
+
+def feed_of(batch: Any, inputs: Example, example: Example) -> Feed:
+    """How a batch became an example, which are the inputs and what a loss takes; ValueError if it
+    did not."""
+    found = Example((batch,), {}).tensors()
+    places = {
+        to: path
+        for to, own in example.tensors().items()
+        for path, tensor in reversed(found.items())  # the first one counts
+        if tensor.numel() == own.numel() and torch.equal(_like(tensor, own), own)
+    }
+    if not inputs.tensors().keys() & places:
+        raise ValueError("another batch, or one that has changed on its way")
+    return Feed(example, places)
+
+
+def _like(tensor: Any, own: Any) -> Any:
+    """The tensor with the type of `own` and the same axes but for the first."""
+    shaped = tensor.reshape(-1, *own.shape[1:]) if own.dim() else tensor
+    return shaped.to(own.dtype)

@@ -1,0 +1,212 @@
+"""Follows the output of a module to the loss that a program computes from it.
+
+While a TorchFunctionMode is active, torch hands it each call of its functions and methods.  One is
+active from a call of a module until the next one, or until an optimizer makes its step.
+"""
+
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from workbench.worker.libraries import torch
+
+from .tree import Example, tensors, tensors_of_output
+
+
+@dataclass(frozen=True)
+class At:
+    """Stands for a tensor among the arguments of a step."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """A call of a function of torch."""
+
+    function: Any
+    arguments: Any  # positional ones and keywords, with an At for each tensor
+    takes: set[int]  # numbers of tensors
+    makes: list[int]  # of those in its result
+    changes: set[int]  # of its arguments
+    has_gradients: bool  # whether torch recorded them
+
+
+@dataclass(frozen=True)
+class FollowedLoss:
+    """A loss as a program computed it from an output and `given` tensors, such as a target."""
+
+    outputs: dict[int, str]  # path in the output, by the tensor's number
+    given: list[int]
+    steps: list[Step]
+    number: int  # that of the loss
+
+    def __call__(self, output: Any, given: Sequence[Any]) -> Any:
+        from torch.utils._pytree import tree_map_only
+
+        found = tensors_of_output(output)
+        known = {number: found[path] for number, path in self.outputs.items()}
+        known |= zip(self.given, given, strict=True)
+
+        def placed(at: At) -> Any:
+            return known[at.number]
+
+        for step in self.steps:
+            args, named = tree_map_only(At, placed, step.arguments)
+            with torch.set_grad_enabled(step.has_gradients):
+                result = step.function(*args, **named)
+            known |= zip(step.makes, tensors(result).values(), strict=True)
+        return known[self.number]
+
+    @property
+    def is_returned(self) -> bool:
+        """Whether it is the whole output, or its `loss`."""
+        return not self.steps and self.outputs[self.number] in ("", "loss")
+
+
+class Tape:
+    """The calls of functions on what comes from the output of a module, since it returned."""
+
+    def __init__(self) -> None:
+        self._mode = _mode()(self)
+        self._clear()
+
+    def _clear(self) -> None:
+        self._alive: list[Any] = []  # tensors by number; others must not get their ids
+        self._numbers: dict[int, int] = {}  # by id
+        self._origins: dict[int, tuple[Any, str]] = {}  # a module and the path in its output
+        self._followed: set[int] = set()  # numbers of what comes from an output
+        self._given: dict[int, Any] = {}  # constants, since they have no gradients
+        self._foreign: set[int] = set()  # weights, and what could not be followed
+        self._steps: list[Step] = []
+
+    def begin(self, called: Any, inputs: Example, output: Any) -> None:
+        """Follow the output of a module, if its loss is wanted, or that of another is."""
+        if any(each is called for each, _ in self._origins.values()):
+            self._clear()
+        found = tensors_of_output(output)
+        is_wanted = called.awaits_loss or self._origins
+        if is_wanted and any(tensor.requires_grad for tensor in found.values()):
+            own = {self._number(x): (called, path) for path, x in found.items()}
+            self._origins |= own
+            if any(x.grad_fn is not None for x in inputs.tensors().values()):
+                self._foreign |= own.keys()  # a step is more than this call
+        self._followed |= self._origins.keys()
+        self.activate(on=bool(self._origins))
+
+    def stop(self) -> None:
+        self.activate(on=False)
+        self._clear()
+
+    def activate(self, *, on: bool) -> None:
+        """Put the mode below those of the program, which takes its own from the top, but above that
+        of `set_default_device`, which torch keeps at the bottom; or take it off."""
+        from torch.overrides import _get_current_function_mode_stack, _pop_mode, _push_mode
+
+        stack = _get_current_function_mode_stack()
+        others = [each for each in stack if each is not self._mode]
+        if on == (len(others) < len(stack)):
+            return
+        for _ in stack:
+            _pop_mode()
+        if on:
+            default = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+            others.insert(default is not None and default in others[:1], self._mode)
+        for each in others:
+            _push_mode(each)
+
+    def call(self, function: Any, args: Any, named: Any) -> Any:
+        placed, before = None, list[tuple[Any, int]]()
+        with suppress(Exception):  # what cannot be followed is no fault of the program
+            placed, before = self._placed(args, named)
+        result = function(*args, **named)
+        with suppress(Exception):
+            if placed is not None:
+                self._keep(function, placed, before, result)
+        return result
+
+    def _placed(self, args: Any, named: Any) -> tuple[Any, list[tuple[Any, int]]]:
+        """The arguments with an At for each tensor, None if none comes from an output; and the
+        tensors with their versions."""
+        from torch.utils._pytree import tree_leaves, tree_map_only
+
+        found = [x for x in tree_leaves((args, named)) if isinstance(x, torch.Tensor)]
+        if self._followed.isdisjoint(self._numbers.get(id(x)) for x in found):
+            return None, []
+        before = [(x, x._version) for x in found]
+        return tree_map_only(torch.Tensor, lambda x: At(self._taken(x)), (args, named)), before
+
+    def _taken(self, tensor: Any) -> int:
+        is_new = id(tensor) not in self._numbers
+        number = self._number(tensor)
+        if is_new and tensor.requires_grad:
+            self._foreign.add(number)
+        elif is_new:  # on the CPU, since a GPU may lack room for it
+            self._given[number] = tensor.detach().to("cpu", copy=True)
+        return number
+
+    def _number(self, tensor: Any) -> int:
+        if id(tensor) not in self._numbers:
+            self._numbers[id(tensor)] = len(self._alive)
+            self._alive.append(tensor)
+        return self._numbers[id(tensor)]
+
+    def _keep(self, function: Any, placed: Any, taken: list[tuple[Any, int]], result: Any) -> None:
+        made = list(tensors(result).values())
+        changed = [x for x, version in taken if x._version != version]
+        changed += [x._base for x in changed if id(x._base) in self._numbers]
+        if made or changed:
+            takes, changes = {self._number(x) for x, _ in taken}, set(map(self._number, changed))
+            makes = list(map(self._number, made))
+            self._followed.update(makes, changes)
+            grad = torch.is_grad_enabled()
+            self._steps.append(Step(function, placed, takes, makes, changes, grad))
+            if sys._getframe(3).f_code is torch.amp.GradScaler.scale.__code__:
+                self._numbers[id(made[0])] = self._number(taken[0][0])  # the loss that it scales
+
+    def judge(self, loss: Any) -> None:
+        """Hand the loss to the module from whose output it was computed.  The others get a reason,
+        as it does where that was not all."""
+        needed, steps = {self._numbers.get(id(loss), -1)}, list[Step]()
+        for step in reversed(self._steps):
+            if needed & {*step.makes, *step.changes}:
+                needed |= step.takes
+                steps.insert(0, step)
+                if not step.has_gradients and any(self._alive[n].requires_grad for n in step.makes):
+                    self._foreign.update(step.makes)  # it was inside an autograd.Function
+        origins = {n: origin for n, origin in self._origins.items() if n in needed}
+        names = " and ".join(dict.fromkeys(called.name for called, _ in origins.values()))
+        for each in {id(called): called for called, _ in self._origins.values()}.values():
+            outputs = {n: path for n, (called, path) in origins.items() if called is each}
+            if len(outputs) < len(origins):
+                only = f"the output of {names}, not of {each.name} alone"
+                each.no_loss = f"the script computes its loss from {only}"
+            elif not outputs or needed & self._foreign:
+                more = "from weights, other outputs or functions that --train cannot follow"
+                each.no_loss = f"the script computes the loss of {each.name} also {more}"
+            elif each.awaits_loss:
+                given = {n: x for n, x in self._given.items() if n in needed}
+                followed = FollowedLoss(outputs, list(given), steps, self._numbers[id(loss)])
+                each.judge(followed, list(given.values()))
+
+
+@cache
+def _mode() -> Any:
+    """The class of modes, which needs torch."""
+    from torch.overrides import TorchFunctionMode
+
+    class Mode(TorchFunctionMode):  # type: ignore[misc]
+        def __init__(self, tape: Tape) -> None:
+            self._tape = tape
+
+        def __torch_function__(
+            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if torch.compiler.is_compiling():  # torch.compile traces this line
+                return function(*args, **(kwargs or {}))
+            return self._tape.call(function, args, kwargs or {})
+
+    return Mode
