@@ -118,9 +118,8 @@ def _activity(session: Session) -> Content:
             return Content(f"{units.counted(raced, 'row')} measured" if raced else "")
     case = run.case_name(report.current_case) if report.current_case else "preparing"
     if report.current_row is None and session.has_model:
-        return Content(
-            "choosing candidates..." if report.subject else "reading the model or code..."
-        )
+        doing = "choosing candidates" if report.subject else "reading the model or code"
+        return Content(f"{doing}...")
     if report.current_row is None:
         stage = "preparing..." if report.rows else "planning..."
         return Content(f"largest batch: {case}" if report.current_case else stage)

@@ -99,14 +99,14 @@ def test_every_curve_is_drawn_with_the_mark_that_leads_its_candidate() -> None:
     sweep = RunView(report).sweep(row)
     marks = curve_marks(sweep)
     assert set(marks) == {candidate.case.label for candidate in row.candidates}
-    assert len({mark.plain for mark in marks.values()}) == len(marks)
+    assert len({mark for mark, _ in marks.values()}) == len(marks)
     names = max(map(len, marks)) + 3  # room at the ends of the lines
     for chosen in marks:
         lines = [line.plain for line in curve_lines(sweep, row.plan.point, chosen, 100, 30)]
         plot = plotted(lines)
         cells = "".join(line.ljust(99)[LABEL : 99 - names] for line in plot)
         points = next(len(c.points) for c in sweep.curves if c.candidate == chosen)
-        assert cells.count(marks[chosen].plain) >= points, "the chosen curve lies over the others"
+        assert cells.count(marks[chosen][0]) >= points, "the chosen curve lies over the others"
         for label in marks:
             assert sum(line.rstrip().endswith(label.replace("/", " ")) for line in plot) == 1
 
