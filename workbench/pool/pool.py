@@ -101,7 +101,7 @@ class Pool:
         if known := self._unusable.get(self._use(key)):
             raise WorkerFailed(known)
         if deadline_s <= 0:
-            raise WorkerFailed(Reason("timeout", "no time was left to start it", HINTS["timeout"]))
+            raise WorkerFailed(Reason("timeout", "no time was left to start it", "raise --budget"))
         on_gpu = kind_of(key.device).column == "gpu"
         took_s = [s for other, s in self.import_s.items() if self._use(other) == self._use(key)]
         if on_gpu and took_s:
@@ -199,7 +199,7 @@ class Pool:
         `kind` is a type in `answers`; an answer of another type ends the worker.
         """
         if deadline_s <= 0:
-            raise WorkerFailed(Reason("timeout", "no time was left to ask it", HINTS["timeout"]))
+            raise WorkerFailed(Reason("timeout", "no time was left to ask it", "raise --budget"))
         worker = self._workers[key]
         worker.thaw()
         try:

@@ -109,7 +109,7 @@ def run(code: Code) -> Run:
     with ran.watched(code.seconds):
         failure = _failure(script, [name, *code.arguments], code.directory)
         _join(alive)
-    ran.paths += [os.path.abspath(each) for each in sys.path if each not in path]  # noqa: PTH100
+    ran.paths += _absolute([each for each in sys.path if each not in path], code.directory)
     sys.path[:] = [*path, *ran.paths]  # at the end, where they hide no other module
     os.chdir(code.directory)
     if (count := torch.get_num_threads()) != settings[torch.set_num_threads]:
@@ -144,6 +144,13 @@ def run(code: Code) -> Run:
         ran.lingers = True
         ran.notes.append(f"the script left {left} {'processes' if left > 1 else 'process'} running")
     return ran
+
+
+def _absolute(paths: Sequence[str], folder: str) -> list[str]:
+    """The paths from where the script went, or from `folder` if it has removed its own."""
+    with suppress(FileNotFoundError):
+        folder = os.getcwd()  # noqa: PTH109 - paths stay strings
+    return [os.path.normpath(os.path.join(folder, each)) for each in paths]  # noqa: PTH118
 
 
 def _last_words() -> str:

@@ -182,7 +182,8 @@ class Subject:
             if self._build is not None and (fresh := self._built_again(self.code.home)) is not None:
                 return fresh
             text = f"{self.name} cannot be copied, so no candidate can have its own"
-            hint = "name a function that builds it"
+            again = "let it build a new module each time"
+            hint = again if self.has_builder else "name a function that builds it"
             raise unusable(f"{text}: {first_line(error)}", hint) from None
 
     def on(self, device: Any) -> Any:

@@ -104,6 +104,7 @@ def test_without_time_no_worker_is_started(dropped: list[bool]) -> None:
     with pytest.raises(WorkerFailed, match="no time was left") as caught:
         made.start(other, 0.0)
     assert caught.value.reason.code == "timeout"
+    assert caught.value.reason.hint == "raise --budget", "the user's code is not to blame"
     assert not made.is_alive(other)
 
 

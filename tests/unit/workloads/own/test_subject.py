@@ -246,9 +246,14 @@ def test_what_a_script_left_in_plain_attributes_goes_to_the_device_too(tmp_path:
 def test_a_named_module_that_cannot_be_copied_is_refused(net) -> None:
     one = subject_of(net("holds_a_lock"))
     of_a_script = Subject(one.code, one.module, None)
-    for each in (one, of_a_script):
-        with fails_with("bad_input", r"cannot be copied, .* '_thread.lock' object$"):
+    of_a_builder = Subject(one.code, one.module, None, build=lambda: one.module)
+    hints = []
+    for each in (one, of_a_script, of_a_builder):
+        with fails_with("bad_input", r"cannot be copied, .* '_thread.lock' object$") as caught:
             each.copy()
+        hints.append(caught.value.hint)
+    build = "name a function that builds it"
+    assert hints == [build, build, "let it build a new module each time"]
 
 
 def test_a_copy_that_finds_no_memory_is_no_fault_of_the_module(net, monkeypatch) -> None:
