@@ -264,9 +264,12 @@ def ensemble(forest: Forest, batch: int) -> bytes:
     kept = np.flatnonzero(reached)
     require_fit(kept.size * MODEL_NODE_BYTES)
     tree = np.searchsorted(forest.roots, kept, side="right") - 1
-    left, right = (forest.children[2 * kept + side] - forest.roots[tree] for side in (0, 1))
     ends = leaf[kept]
-    number = kept - forest.roots[tree]
+    # Numbers without gaps, since ONNX Runtime refuses one above the number of nodes.
+    first = np.searchsorted(kept, forest.roots)[tree]
+    number = np.arange(kept.size) - first
+    children = (forest.children[2 * kept + side] for side in (0, 1))
+    left, right = (np.searchsorted(kept, below) - first for below in children)
     graph = GraphBuilder()
     graph.add(
         "TreeEnsembleRegressor",

@@ -74,6 +74,11 @@ def test_the_model_has_only_nodes_that_paths_reach() -> None:
     assert len(model.SerializeToString()) < held * forest.MODEL_NODE_BYTES
 
 
+@pytest.mark.parametrize(("trees", "depth"), [(1, 1), (1, 10), (3, 9)])
+def test_a_few_deep_trees_are_a_model_too(trees: int, depth: int) -> None:
+    assert prepared(forest_case("onnxruntime", 8, trees, depth)).check().passed
+
+
 def test_a_model_beyond_protobuf_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx_model, "LARGEST_MODEL", 1000)
     with pytest.raises(WorkloadError, match="ONNX model") as caught:
