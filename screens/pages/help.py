@@ -33,7 +33,6 @@ WORDS = (  # word, meaning, and the screens that show it ("" if all do)
         "how many times faster the better device is; with one device, the pick over the next",
         "Advisor",
     ),
-    ("varies", "the times vary too much for a ratio", f"Advisor {RACES}"),
     (
         "95%",
         "95% confidence interval of the ratio, from rounds that both took part in",

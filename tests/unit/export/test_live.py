@@ -1,15 +1,19 @@
 """The lines of a run in progress: time left, leader, sensors."""
 
+import dataclasses
 from collections import deque
 
+import own_runs
 import pytest
 import scenes
 from builders import machine
 from msgspec.structs import replace
 
+from workbench.advisor.subject import ranked_candidates
 from workbench.export.view.answers import answer_lines
 from workbench.export.view.derived import RunView
 from workbench.export.view.events import log_line
+from workbench.export.view.model import advice_lines
 from workbench.export.view.sensors import now_line, sensors, with_readings
 from workbench.export.view.tables import pending_texts
 from workbench.records import events as ev
@@ -50,6 +54,15 @@ def test_the_leader_is_named_once_its_lead_has_an_interval() -> None:
     assert "has no clear lead over" in line and "1.02x (95% CI 0.99-1.05)" in line
     (line,) = so_far(3, "floating_point")
     assert "leads by 1.01x (95% CI 1.00-1.02) over" in line
+
+
+def test_the_leader_of_own_code_is_named_though_its_gain_is_unknown() -> None:
+    run = Live(Report.of(own_runs.net_racing()))
+    first, *others = ranked_candidates(run.report)
+    for gain, said in ((first.gain, ", 1.50x faster than the code as written"), (None, "")):
+        found = [dataclasses.replace(first, gain=gain), *others]
+        (line,) = (x.plain for x in advice_lines(found, None, run, 120) if "leading" in x.plain)
+        assert line.split("leading")[1].strip() == f"cpu torch bf16 t2{said}"
 
 
 def test_the_sensors_of_all_devices_stand_in_one_line() -> None:
