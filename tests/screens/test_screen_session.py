@@ -1,6 +1,7 @@
 """Phases, clocks and exit codes of one run as the screens see it."""
 
 import json
+from pathlib import Path
 
 import pytest
 import scenes
@@ -9,6 +10,7 @@ from stage import JOURNALS, kept, replayed
 
 from screens.state.event_source import EventSourceError
 from screens.state.session import Session
+from screens.widgets.bars import activity_line
 from workbench.export.json import document_parts
 from workbench.export.text import summary_text
 from workbench.export.view.derived import RunView
@@ -19,6 +21,7 @@ from workbench.records.reason import Reason, Warning
 from workbench.report.from_document import report_of
 from workbench.report.names import short_cpu
 from workbench.report.report import Report
+from workbench.report.run_files import OpenedRun, read_document
 
 
 class Clock:
@@ -69,6 +72,12 @@ def test_a_dead_engine_is_a_failure() -> None:
     assert (session.phase, session.exit_code) == ("died", 1)
     session.failure = EventSourceError("no such file", "start another run", code=2)
     assert (session.phase, session.exit_code) == ("refused", 2)
+
+
+def test_recorded_answers_without_a_rating_are_answers() -> None:
+    file = Path(__file__).parents[2] / "assets/recordings/amd-epyc-2-rows.json"
+    session = Session.of(OpenedRun(read_document(file), []))
+    assert activity_line(session, 80).plain == "recorded, done  6 of 6 scenarios answered"
 
 
 def test_an_opened_run_without_an_end_calls_nothing_cancelled() -> None:
