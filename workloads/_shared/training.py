@@ -190,13 +190,13 @@ def exact_gradient(network: Any, inputs: Any, targets: Any) -> Gradient:
 def compare_losses(
     found: Sequence[float], network: Any, optimiser: Any, inputs: Any, targets: Any, limit: float
 ) -> Accuracy:
-    """The largest error of the losses before each step, over the largest loss, against the same
-    training of `network` on the CPU by eager torch in float64.  Few samples are soon learned, and
-    FP32 has few digits of a loss near zero."""
+    """The largest error of the losses before each step, against the same training of `network` on
+    the CPU by eager torch in float64: relative to the largest loss, or to 1 if all are smaller.
+    Few samples are soon learned, and FP32 has few digits of a loss near zero."""
     network, inputs, targets = network.double(), inputs.cpu().double(), targets.cpu()
     updates = optimiser(network.parameters())
     expected = [train_step(network, updates, inputs, targets).item() for _ in found]
-    scale = max(expected)
+    scale = max(1.0, *expected)
     errors = [abs(loss - exact) / scale for loss, exact in zip(found, expected, strict=True)]
     reference = f"float64 torch on the CPU, losses of the first {len(found)} steps"
     return Accuracy.within(worst(errors), limit, reference)
