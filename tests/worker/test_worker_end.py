@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from workbench.worker.serve import MOST_LOGGED
+from workbench.process.children import MOST_LOGGED
 
 SCRIPT = """
 import atexit, sys
@@ -44,7 +44,8 @@ def test_a_worker_ends_with_its_exit_functions_but_takes_no_module_apart() -> No
 
 PRINTS = """
 import os, sys
-from workbench.worker.serve import MOST_LOGGED, serve
+from workbench.process.children import MOST_LOGGED
+from workbench.worker.serve import serve
 
 class Prints:
     def fill(self, into):

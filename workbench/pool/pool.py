@@ -36,6 +36,7 @@ HINTS = {
     "timeout": "choose a smaller size or raise --budget",
     "worker_died": "run it alone to see whether it dies again",
 }
+LOG_S = 1.0  # between two looks at the log of a worker that computes
 DEATH_S = 1.0  # for a worker to end once its pipe has closed
 HANGS_S = 20.0  # after which a first start on a GPU counts as hanging
 RESTART_SHARES, RESTART_S = 5.0, 10.0  # longest restart: times the first start, but at least
@@ -234,7 +235,11 @@ class Pool:
         self._control.was_continued()
         until = time.monotonic() + deadline_s
         while True:
-            happening = self._control.wait(worker.fileno(), until - time.monotonic())
+            left_s = until - time.monotonic()
+            happening = self._control.wait(worker.fileno(), min(left_s, LOG_S))
+            if happening == "deadline" and left_s > LOG_S:
+                worker.empty_log_if_long()
+                continue
             if happening == "deadline":
                 text = f"no answer within {max(0.1, round(deadline_s, 1)):g} s"
                 raise self._lost(key, "timeout", text, gone=False)

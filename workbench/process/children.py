@@ -21,6 +21,7 @@ from ..text.sanitize import shown
 BOOTSTRAP = Path(__file__).resolve().parent / "bootstrap.py"
 POLL_S = 0.002
 LOG_TAIL_BYTES = 16_384
+MOST_LOGGED = 1 << 20  # bytes, above which a log is emptied
 # Signals whose handlers may raise.
 _RAISING: list[int] = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM]
 
@@ -231,6 +232,13 @@ def log_tail(log: IO[bytes]) -> str:
     size = os.fstat(log.fileno()).st_size
     start = max(0, size - LOG_TAIL_BYTES)
     return os.pread(log.fileno(), size - start, start).decode(errors="replace").strip()
+
+
+def empty_if_long(log: int) -> None:
+    """Empty a long log, a file descriptor: code that prints all the time would fill the disk."""
+    if os.fstat(log).st_size > MOST_LOGGED:
+        os.ftruncate(log, 0)
+        os.lseek(log, 0, os.SEEK_SET)
 
 
 def ending(text: str, code: int | None, log: str = "") -> str:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import IO, TypeVar, cast
 
 from . import children
-from .children import ending, log_tail
+from .children import empty_if_long, ending, log_tail
 
 _REAP_S = 2.0  # ample, since SIGKILL ends a process promptly
 # A signal just before a wait does not interrupt it, so its handler runs after this slice.
@@ -187,6 +187,9 @@ class LineProcess(LineChannel):
     def log_tail(self) -> str:
         """The last lines that the child and its libraries wrote."""
         return log_tail(self._log)
+
+    def empty_log_if_long(self) -> None:
+        empty_if_long(self._log.fileno())
 
     def reap(self, within_s: float = _REAP_S) -> int | None:
         """The exit code of a killed child, whose log and socket are closed; None if it lives on."""

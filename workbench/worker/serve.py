@@ -11,13 +11,13 @@ from typing import Any
 from ..catalog.files import backends
 from ..catalog.importing import import_backend
 from ..contract import WorkloadError
+from ..process.children import empty_if_long
 from ..text.sanitize import shown
 from .failures import LONGEST, MEMORY_HINT, cause, first_line, is_fatal, is_out_of_memory
 
 LEAST_ROOM = 1 << 16  # free bytes below which the disk counts as full
 FULL_DISK = "the disk of TMPDIR is full: free some of it, or let TMPDIR name another"
 LOG = 2  # a worker's standard error is its log
-MOST_LOGGED = 1 << 20  # bytes, above which the log is emptied
 DISTRIBUTIONS = {"PIL": "pillow"}  # import name to package name, if they differ
 
 
@@ -83,13 +83,6 @@ def serialise(reply: dict[str, Any]) -> bytes:
         nan = WorkloadError("the workload produced NaN or infinity", code="non_finite", hint=hint)
         text = json.dumps({"error": describe(nan)})
     return text.encode() + b"\n"
-
-
-def empty_if_long(log: int) -> None:
-    """Empty a long log, a file descriptor: code that prints in each call would fill the disk."""
-    if os.fstat(log).st_size > MOST_LOGGED:
-        os.ftruncate(log, 0)
-        os.lseek(log, 0, os.SEEK_SET)
 
 
 def serve(worker: Any, descriptor: int) -> None:

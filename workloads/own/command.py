@@ -15,9 +15,9 @@ from typing import Any
 
 from workbench.contract import Accuracy, Case, Task, WorkloadError
 from workbench.process import children
-from workbench.process.children import ending, log_tail
+from workbench.process.children import MOST_LOGGED, empty_if_long, ending, log_tail
 from workbench.worker.code import ASSIGNMENT, Code, command_words, placeholders
-from workbench.worker.serve import LOG, MOST_LOGGED, empty_if_long
+from workbench.worker.serve import LOG
 
 LARGEST_BYTES = 1 << 24  # for a file that is hashed by its content
 PIPE_BYTES = 1 << 16  # pipe(7)

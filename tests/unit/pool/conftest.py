@@ -1,5 +1,7 @@
 """A pool without processes."""
 
+import math
+
 import pytest
 from pool_stand_ins import Guardian, Process
 
@@ -12,5 +14,6 @@ def dropped(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     monkeypatch.setattr(worker_process, "drop_compiled", lambda *_: found.append(True))
     monkeypatch.setattr(workers, "WorkerProcess", Process)
     monkeypatch.setattr(workers, "Guardian", Guardian)
+    monkeypatch.setattr(workers, "LOG_S", math.inf)  # the clock of the stand-ins stands still
     monkeypatch.setattr(workers.tempfile, "mkdtemp", lambda **_: "/nowhere")
     return found

@@ -123,6 +123,17 @@ def test_a_deadline_is_named_as_it_was(dropped, deadline_s, text, monkeypatch) -
         made.ask(KEY, deadline_s, Block, **block(PLAIN))
 
 
+def test_the_log_of_a_worker_is_emptied_while_it_computes(dropped, monkeypatch) -> None:
+    made = pool(Control())
+
+    def answering(_: Process) -> None:
+        Process.answers = [b'{"ok": {}}']
+
+    monkeypatch.setattr(workers, "LOG_S", 1.0)
+    monkeypatch.setattr(Process, "empty_log_if_long", answering, raising=False)
+    assert made.ask(KEY, 60.0, dict, **block(PLAIN)).result == {}
+
+
 @pytest.mark.parametrize(
     "line", [b"no JSON", b"[1]", b"{}", b'{"ok": 3}', b'{"error": "it broke"}']
 )

@@ -135,3 +135,14 @@ def test_a_line_without_an_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
         channel.receive()
     endless = start("print('x' * 1500)")
     assert endless.line(30) == b"x" * 1000
+
+
+def test_a_long_log_is_emptied_while_the_child_writes() -> None:
+    code = "import os, time; os.write(2, b'x' * (1 << 20) + b'long'); time.sleep(60)"
+    child = LineProcess([sys.executable, "-c", code], environ=os.environ)
+    while not child.log_tail().endswith("long"):
+        time.sleep(0.01)
+    child.empty_log_if_long()
+    assert child.log_tail() == ""
+    child.process.kill()
+    child.reap()
