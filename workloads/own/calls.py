@@ -47,8 +47,9 @@ class Called:
     seconds: float = 0.0  # each call lasts until CUDA is done
     has_gradients: bool = False  # a backward pass has left gradients
     transformed: bool = False  # called by a function of torch.func, such as vmap
-    example: Example | None = None  # the most frequent inputs with a loss, if there are some; else
-    # those of the most frequent shapes, or of the larger if equal
+    # The most frequent inputs that have a loss, else those of the most frequent shapes (the larger
+    # if equal).
+    example: Example | None = None
     counts: Counter[str] = field(default_factory=Counter)  # calls by shapes
     loss: Any = None  # a FollowedLoss, and the tensors that it took besides the output
     given: Any = None
