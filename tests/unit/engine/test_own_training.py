@@ -105,7 +105,7 @@ class Hangs(SimulatedTraining):
 
 
 def test_the_code_as_written_has_had_a_turn_before_other_precisions_are_tried() -> None:
-    events = raced(Hangs, own=QUESTION, budget_s=30.0)
+    events = raced(Hangs, own=QUESTION, budget_s=30.0, precisions=("fp32", "bf16", "fp16"))
     planned = next(e for e in events if isinstance(e, ev.RacePlanned))
     assert {(case.precision, case.mode) for case in planned.cases} == {("fp32", None)}
     first = Report.of(events).rows["own"].candidates[0]
@@ -118,7 +118,8 @@ class HangsInLayouts(Hangs):
 
 @pytest.mark.parametrize("budget_s", [45.0, 90.0], ids=["late", "failed"])
 def test_a_precision_that_is_never_ready_is_not_tried_in_another_form(budget_s) -> None:
-    report = Report.of(raced(HangsInLayouts, own=QUESTION, budget_s=budget_s))
+    asked = {"precisions": ("fp32", "bf16", "fp16"), "budget_s": budget_s}
+    report = Report.of(raced(HangsInLayouts, own=QUESTION, **asked))
     half = [c for c in report.rows["own"].candidates if c.case.precision == "fp16"]
     first, *others = (each.reason.message for each in half)
     assert set(others) == {f"{first} (in another form)"}

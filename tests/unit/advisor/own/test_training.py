@@ -5,6 +5,7 @@ from typing import Any
 
 import machines
 import msgspec
+import pytest
 
 from workbench.advisor.own.candidates import Space, way
 from workbench.advisor.own.training import after, start, steps_per_sample, workers
@@ -49,6 +50,18 @@ def test_a_start_on_a_cpu() -> None:
         "cpu/bf16/16",
         "cpu/fp32/fused/16",
     ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "facts", "trains"),
+    [((), {}, set()), (("fp16",), {}, {"fp16"}), ((), {"precision": "fp16"}, {"fp16"})],
+)
+def test_fp16_trains_on_a_cpu_only_if_it_is_asked_for_or_the_code_has_it(
+    asked, facts, trains
+) -> None:
+    able = cpu(isa=Isa(avx512_fp16=True))
+    found = start(space(on=able, request=Request(precisions=asked), **facts))
+    assert {each.precision for each in found} - {"fp32"} == trains
 
 
 def test_what_cannot_help_or_work_does_not_start() -> None:
