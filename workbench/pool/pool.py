@@ -36,7 +36,7 @@ HINTS = {
     "timeout": "choose a smaller size or raise --budget",
     "worker_died": "run it alone to see whether it dies again",
 }
-LOG_S = 1.0  # between two looks at the log of a worker that computes
+LOG_S = 0.2  # between looks at the log of a busy worker; a loop prints 1 GB in a second
 DEATH_S = 1.0  # for a worker to end once its pipe has closed
 HANGS_S = 20.0  # after which a first start on a GPU counts as hanging
 RESTART_SHARES, RESTART_S = 5.0, 10.0  # longest restart: times the first start, but at least
