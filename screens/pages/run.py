@@ -36,8 +36,8 @@ class RunScreen(RowScreen):
     AUTO_FOCUS = "Table"
     BINDINGS: ClassVar[list[BindingType]] = [FILTER]
 
-    _entries: Sequence[LogLine] = ()  # of the log
-    _log_of: object = None  # the session, and the row if the log is that of one
+    _entries: Sequence[LogLine] = ()  # the lines of the log
+    _log_of: object = None  # the session, and the row if the log shows only one
     _log_end: int | None = None  # number of entries up to the last one shown, if scrolled back
 
     def body(self) -> ComposeResult:

@@ -143,7 +143,9 @@ def test_a_gradient_that_is_wrong_is_found(place: int, factor: float) -> None:
     case = Case("conv_layers", "cpu", "torch", "fp32", None, 1, 1, {"image": 14})
     task = prepared(case)
     assert task.check().passed
-    task.leaves[place].register_hook(lambda gradient: gradient * factor)  # of a kernel
+    task.leaves[place].register_hook(
+        lambda gradient: gradient * factor
+    )  # the gradient of one kernel is wrong
     assert not task.check().passed
 
 

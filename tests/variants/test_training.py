@@ -77,7 +77,7 @@ def test_few_samples_that_are_learned_at_once_are_right_in_fp32(samples: int, se
 def test_a_training_from_other_weights_is_found() -> None:
     task = prepared(case_of("train_mlp_deep"))
     first = task.layers[0].bias
-    first += 0.1  # of the reference alone
+    first += 0.1  # only the reference starts from these weights
     assert not task.check().passed
 
 

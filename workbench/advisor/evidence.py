@@ -22,7 +22,7 @@ from .comparison import COMPARED, Comparison, as_written, ranked, ratio_of
 from .limits import beyond_limits, eligible, exceeds_error_limit, is_surely_beyond_limits
 from .race_summary import is_cut_short
 
-OVERLOADED_LEAD = 2.0  # up to which an overloaded machine has reversed a stated lead
+OVERLOADED_LEAD = 2.0  # below it, an overloaded machine has reversed stated leads
 LOWERED = {SURE: LIKELY}  # the word after a doubt; every other one becomes open
 EDGE = 1 + ratios.TOLERANCE
 
@@ -256,11 +256,13 @@ class Evidence:
             yield name, "only one round was measured"
         if pick.eliminated:
             yield name, "it left the race before the end"
-        is_near = lead and any(lead.low <= edge <= lead.high for edge in (EDGE, 1 / EDGE))
+        if lead is None:
+            is_near, is_small = bool(self.lost), False
+        else:
+            is_near = any(lead.low <= edge <= lead.high for edge in (EDGE, 1 / EDGE))
+            is_small = lead.low < OVERLOADED_LEAD
         # One-time costs are measured once, so a disturbance is not averaged out.
         is_near = is_near or pick.objective == "time_to_result"
-        is_near = is_near or (lead is None and bool(self.lost))
-        is_small = lead is not None and lead.low < OVERLOADED_LEAD
         for warning in of_row:
             counts = is_near or (is_small and warning.code == OVERLOADED_MACHINE)
             if counts and warning.code != "unmeasured":

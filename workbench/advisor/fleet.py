@@ -29,8 +29,8 @@ class Side(NamedTuple):
     """A node type by its time or its cost."""
 
     node_type: str
-    value: tuple[float, tuple[float, float]]  # with its interval
-    spread: float  # of equal nodes
+    value: tuple[float, tuple[float, float]]  # seconds or cost, and its interval
+    spread: float  # between equal nodes, a share
 
 
 def fleet_document(head: Mapping[str, Any], found: doc.FleetFolder) -> doc.FleetDocument:

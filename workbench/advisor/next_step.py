@@ -19,11 +19,8 @@ LARGEST_BATCH = 256
 BATCHES = 16  # least factor between the raced batch and the largest one advised
 LESS_ERROR = 0.1  # share of the pick's error up to which a slower candidate is worth naming
 LEAST_BUDGET_S = 10.0
-NOISE = (
-    "busy_machine",
-    OVERLOADED_MACHINE,
-    "stolen_time",
-)  # warnings whose remedy is a quieter hour
+# Warnings whose remedy is a quieter hour.
+NOISE = ("busy_machine", OVERLOADED_MACHINE, "stolen_time")
 
 
 def next_best(evidence: Evidence) -> str:

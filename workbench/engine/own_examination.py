@@ -38,7 +38,7 @@ class Examination:
 
     context: RunContext
     code: Code
-    threads: int  # of a function's first candidate on the CPU, whose worker examines it
+    threads: int  # those of the worker that examines a function on the CPU
 
     def run(self, gpus: Sequence[str]) -> tuple[CodeFacts, float]:
         """The facts, and the seconds that a worker needs to load the code; WorkerFailed if the code

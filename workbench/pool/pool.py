@@ -27,7 +27,7 @@ from ..records.reason import Reason, Warning
 from ..records.reply import Failure, Unreadable, read
 from ..report.plausible import absurdity
 from ..worker.launcher import launch_of
-from .answers import Hello
+from .answers import Block, Hello
 from .control import Cancelled, Control
 from .guardian_client import Guardian
 from .worker_process import PATIENCE_S, WorkerKey, WorkerProcess, WorkerSettings, keep_headers
@@ -212,7 +212,9 @@ class Pool:
     def _reply(self, key: WorkerKey, deadline_s: float, kind: type[T]) -> Answer[T]:
         """The answer of an awake worker, which is then frozen."""
         worker = self._workers[key]
-        line, interrupted = self._await(key, deadline_s)
+        # Nothing of ours wakes while a block is timed.
+        look_s = deadline_s if kind is Block else LOG_S
+        line, interrupted = self._await(key, deadline_s, look_s)
         try:
             reply = read(line, kind)
             if absurd := absurdity(reply):  # else `workbench open` would refuse the journal
@@ -229,15 +231,15 @@ class Pool:
             raise WorkerFailed(reply.reason)
         return Answer(reply, interrupted)
 
-    def _await(self, key: WorkerKey, deadline_s: float) -> tuple[bytes, bool]:
-        """The answer, and whether a pause interrupted it."""
+    def _await(self, key: WorkerKey, deadline_s: float, look_s: float) -> tuple[bytes, bool]:
+        """The answer, and whether a pause interrupted it; every `look_s` a long log is emptied."""
         worker, interrupted = self._workers[key], False
         self._control.was_continued()
         until = time.monotonic() + deadline_s
         while True:
             left_s = until - time.monotonic()
-            happening = self._control.wait(worker.fileno(), min(left_s, LOG_S))
-            if happening == "deadline" and left_s > LOG_S:
+            happening = self._control.wait(worker.fileno(), min(left_s, look_s))
+            if happening == "deadline" and left_s > look_s:
                 worker.empty_log_if_long()
                 continue
             if happening == "deadline":

@@ -3,7 +3,7 @@
 import msgspec
 
 BUDGET = "budget"  # code where time ran out, which leaves a gap in the evidence
-OVERLOADED_MACHINE = "overloaded_machine"  # others used nearly all of its cores
+OVERLOADED_MACHINE = "overloaded_machine"  # others used over three quarters of the cores
 NO_TIME = "no_time"  # the same without a gap: few rows have time for it, or it would be slower
 NOT_READY = "it was not ready within"  # begins the message where preparing took too long
 

@@ -115,13 +115,18 @@ def ratio_parts(value: float | None, interval: Sequence[float] | None) -> tuple[
     if value is None:
         return "", ""
     text = f"{value:.{_decimals(value)}f}x"
-    if interval is None:
-        return text, ""
-    likes = [value, value]
-    if interval[1] > WIDE * interval[0]:
-        likes = [bound * 10 if bound >= 1.995 else bound for bound in interval]  # 1.04 > 1
-    bounds = zip(interval, likes, strict=True)
-    return text, "-".join(f"{bound:.{_decimals(like)}f}" for bound, like in bounds)
+    return text, "-".join(_bounds(value, interval)) if interval else ""
+
+
+def _is_wide(interval: Sequence[float]) -> bool:
+    return interval[1] >= WIDE * interval[0]
+
+
+def _bounds(value: float, interval: Sequence[float]) -> list[str]:
+    """The bounds as texts; those of a wide interval have two digits, or two decimals below 2."""
+    if not _is_wide(interval):
+        return [f"{bound:.{_decimals(value)}f}" for bound in interval]
+    return [f"{x:.{_decimals(x if x < 1.995 else 10 * x)}f}" for x in interval]
 
 
 def _decimals(value: float) -> int:
@@ -134,9 +139,10 @@ def lead_parts(value: float, interval: Sequence[float]) -> tuple[str, str]:
     """`("1.49x", "95% CI 1.21-1.84")`; a wide interval comes first:
     `("2.3x to 80x", "95% CI; estimate 13.6x")`."""
     factor, ci = ratio_parts(value, interval)
-    if interval[0] <= 1 or interval[1] < WIDE * interval[0]:
+    if interval[0] <= 1 or not _is_wide(interval):
         return factor, f"95% CI {ci}"
-    return f"{ci.replace('-', 'x to ')}x", f"95% CI; estimate {factor}"
+    low, high = _bounds(value, interval)
+    return f"{low}x to {high}x", f"95% CI; estimate {factor}"
 
 
 def ratio(value: float | None, interval: Sequence[float] | None = None) -> str:

@@ -58,7 +58,7 @@ class Called:
     _circumstances: Counter[str] = field(default_factory=Counter)  # calls, as "in training mode"
     _kept: str = ""  # shapes of the example
     _latest: str = ""  # shapes of the latest call
-    _awaiting: tuple[Example, str, Fed | None] | None = None  # what is kept if it has a loss
+    _awaiting: tuple[Example, str, Fed | None] | None = None  # a call until it has a loss
 
     @property
     def shapes(self) -> list[str]:
@@ -260,8 +260,8 @@ class Run:
             self._thread.inside = False
 
     def _tape_for(self, module: Any) -> Tape | None:
-        """What follows the output of a module with weights; others, such as losses, are followed
-        as functions are."""
+        """The tape for the output of a module with weights; None for others, such as losses, whose
+        functions are on the tape themselves."""
         if not self.follows or next(module.parameters(), None) is None:
             return None
         if not hasattr(self._thread, "tape"):

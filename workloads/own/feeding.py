@@ -63,8 +63,8 @@ class Feed:
 
 
 def feed_of(batch: Any, inputs: Example, example: Example) -> Feed:
-    """How a batch became an example, which are the inputs and what a loss takes; ValueError if it
-    did not."""
+    """The way from a batch to an example, which holds the inputs and what the loss takes;
+    ValueError if the example does not come from the batch."""
     found = Example((batch,), {}).tensors()
     places = {
         to: path

@@ -29,9 +29,9 @@ class Step:
 
     function: Any
     arguments: Any  # positional ones and keywords, with an At for each tensor
-    takes: set[int]  # numbers of tensors
-    makes: list[int]  # of those in its result
-    changes: set[int]  # of its arguments
+    takes: set[int]  # numbers of the tensors among its arguments
+    makes: list[int]  # numbers of the tensors in its result
+    changes: set[int]  # numbers of the arguments that it changes in place
     has_gradients: bool  # whether torch recorded them
 
 
@@ -42,7 +42,7 @@ class FollowedLoss:
     outputs: dict[int, str]  # path in the output, by the tensor's number
     given: list[int]
     steps: list[Step]
-    number: int  # that of the loss
+    number: int  # the number of the loss
 
     def __call__(self, output: Any, given: Sequence[Any]) -> Any:
         from torch.utils._pytree import tree_map_only

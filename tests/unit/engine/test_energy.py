@@ -94,7 +94,7 @@ def test_a_step_takes_its_share_of_that_power(monkeypatch) -> None:
     [
         (100.0, {"joules": 0.0, "seconds": 1.0}),  # it stood still
         (100.0, {"joules": -99.0, "seconds": 1.0}),  # it wrapped around
-        (100.0, {"joules": 4500.0, "seconds": 150.0}),  # of 70 kJ, since it may have begun anew
+        (100.0, {"joules": 4500.0, "seconds": 150.0}),  # it wraps at 70 kJ, and may have done so
         (100.0, {"joules": 5.0, "seconds": 1.0, "device": "cuda:0"}),  # packages know no GPU
         (None, {"joules": 0.0, "seconds": 1.0}),
     ],

@@ -1,4 +1,4 @@
-"""How the user's code is examined: where, what its inputs rule out, and what fails or hangs."""
+"""Examining the user's code: on which device, with which inputs, and when it fails or hangs."""
 
 from contextlib import suppress
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How children are started, bounded and ended: their path, their group, their parent's end."""
+"""Child processes: their import path, their limits, and their end with their parent."""
 
 import os
 import resource
@@ -32,7 +32,7 @@ def script(tmp_path: Path, text: str) -> Path:
 
 
 def output(tmp_path: Path, text: str, **environ: str) -> str:
-    """What a script prints that is started from the poisoned folder `tmp_path`."""
+    """The output of a script that is started from the poisoned folder `tmp_path`."""
     argv = children.command(script(tmp_path, text), "one", "two")
     process = children.start(argv, environ={**os.environ, **environ}, stdout=subprocess.PIPE)
     return process.communicate(timeout=30)[0].decode().strip()

@@ -43,7 +43,7 @@ def test_each_death_is_named(code: str, words: str) -> None:
 
 @pytest.mark.parametrize(("deadline_s", "since_start"), [(0.01, False), (600, True)])
 def test_a_silent_child_is_killed_at_its_deadline(deadline_s: float, since_start: bool) -> None:
-    """Which may have begun before the wait."""
+    """The deadline may count from before the wait."""
     process = start("import signal; print('up', flush=True); signal.pause()")
     assert process.line(30) == b"up\n"
     process._began -= 600

@@ -89,7 +89,7 @@ def chart(
 
 @dataclass(frozen=True)
 class _Scales:
-    """Where values lie in a plot: in dots, of which a cell has two by four, and in cells."""
+    """Maps values to places in a plot: to cells, and to dots, two by four in each cell."""
 
     horizontal: tuple[float, float]  # lowest and highest value
     vertical: tuple[float, float]

@@ -106,7 +106,7 @@ LOSSES: dict[str, tuple[Any, Any]] = {
 
 
 def trained(net: Any, loss: Any, *, scaler: Any = None) -> tuple[Called, float]:
-    """What was recorded of a script with one step, and its loss."""
+    """The recording of a script that makes one training step, and the loss of that step."""
     ran, inputs = Run(follows=True), torch.randn(4, 5)
     with ran.watched(60.0):
         output = net(inputs, CLASSES) if isinstance(net, Judged) else net(inputs)
