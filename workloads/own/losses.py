@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from workbench.worker.libraries import torch
@@ -45,21 +45,25 @@ class FollowedLoss:
     number: int  # the number of the loss
 
     def __call__(self, output: Any, given: Sequence[Any]) -> Any:
-        from torch.utils._pytree import tree_map_only
+        from torch.utils._pytree import tree_unflatten
 
         found = tensors_of_output(output)
         known = {number: found[path] for number, path in self.outputs.items()}
         known |= zip(self.given, given, strict=True)
-
-        def placed(at: At) -> Any:
-            return known[at.number]
-
-        for step in self.steps:
-            args, named = tree_map_only(At, placed, step.arguments)
+        for step, leaves, structure in self._flattened:
+            placed = [known[leaf.number] if isinstance(leaf, At) else leaf for leaf in leaves]
+            args, named = tree_unflatten(placed, structure)
             with torch.set_grad_enabled(step.has_gradients):
                 result = step.function(*args, **named)
             known |= zip(step.makes, tensors(result).values(), strict=True)
         return known[self.number]
+
+    @cached_property
+    def _flattened(self) -> list[tuple[Step, list[Any], Any]]:
+        """The steps with their arguments as leaves, since timed calls need them."""
+        from torch.utils._pytree import tree_flatten
+
+        return [(step, *tree_flatten(step.arguments)) for step in self.steps]
 
     @property
     def is_returned(self) -> bool:
