@@ -49,10 +49,11 @@ USUAL = {"eager": "torch/fp32", "compile": "torch/fp32/compile", "BF16": "torch/
 USUAL["ONNX"] = "onnxruntime/fp32"
 
 
-def advice(name: str, budget_s: float) -> Row:
+def advice(name: str, budget_s: float | None) -> Row:
     """The tool's picks, asked as a user would who has never run it on this module."""
     command = [sys.executable, "-m", "workbench", "advise", "--device", "cpu", "--json"]
-    command += ["--torch", f"benchmarks.own_corpus:{name}", "--budget", f"{budget_s:g}"]
+    command += ["--torch", f"benchmarks.own_corpus:{name}"]
+    command += [f"--budget={budget_s:g}"] if budget_s else []
     batches = ",".join(map(str, CORPUS[name].batches))
     command += ["--batch", batches] if batches else []
     environment, began = {**os.environ, "XDG_STATE_HOME": str(STATE)}, time.perf_counter()
@@ -323,7 +324,8 @@ def main() -> None:
     parser.add_argument("--held-out", action="store_true", help="that half alone")
     parser.add_argument("--again", choices=("advice", "times"), help="what to measure once more")
     parser.add_argument("--report", action="store_true", help="print what is known")
-    for name, default in (("--budget", 60.0), ("--rounds", 10), ("--seconds", 0.1)):
+    parser.add_argument("--budget", type=float, help="instead of the tool's own")
+    for name, default in (("--rounds", 10), ("--seconds", 0.1)):
         parser.add_argument(name, type=type(default), default=default)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     given = parser.parse_args()

@@ -14,7 +14,7 @@ from workbench.advisor.elimination import Standings
 from workbench.contract import Case, Task, Work, Workload, kind_of
 from workbench.engine.context import Share
 from workbench.engine.race import Race
-from workbench.planning.plan import RowPlan, planned
+from workbench.planning.plan import CandidateSource, RowPlan, planned
 from workbench.planning.request import Request
 from workbench.planning.scenario import Scenario
 from workbench.pool.control import Cancelled
@@ -146,7 +146,7 @@ class FakePool:
         }
 
 
-class LateSource:
+class LateSource(CandidateSource):
     """A candidate source whose `cases` join after round `at`.
 
     `seen` lists each call: how many candidates there were, and the seconds left.  `kept` is the id

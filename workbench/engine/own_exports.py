@@ -240,6 +240,22 @@ class Exports:
 
     def _can_be_compiled(self, left_s: float, share: float) -> bool:
         """Answer `may_compile` without a probe; a reason against it goes to `left_out`."""
+        if self._uncompilable:
+            self.leave_out("compile", self._uncompilable)
+        elif share * (need_s := self.compile_s()) > left_s:
+            why = f"compiling may take {need_s:.0f} s, but only {max(0.0, left_s):.0f} s were left"
+            # The first reason stays, since later ones name less time.
+            self.leave_out("compile", f"{why}; raise --budget", late=True)
+        else:
+            self.take_in("compile")
+            return True
+        return False
+
+    def compile_s(self) -> float:
+        """Seconds that a new worker may take to load the code and compile it; infinite if torch
+        cannot compile it."""
+        if self._uncompilable:
+            return math.inf
         if (graph := self._to_compile or self.exported) is not None:
             size = graph.operations, graph.convolutions
         else:
@@ -250,18 +266,8 @@ class Exports:
         took_s = [s for key, s in starts if key.backend == EXPORTER.backend]
         import_s = min(took_s, default=0.0)
         cold, trains = not knows_compiler(), self.code.train
-        compile_s = ways.compile_s(*size, cold=cold, trains=trains, import_s=import_s)
-        need_s = self.load_s + compile_s
-        if self._uncompilable:
-            self.leave_out("compile", self._uncompilable)
-        elif share * need_s > left_s:
-            why = f"compiling may take {need_s:.0f} s, but only {max(0.0, left_s):.0f} s were left"
-            # The first reason stays, since later ones name less time.
-            self.leave_out("compile", f"{why}; raise --budget", late=True)
-        else:
-            self.take_in("compile")
-            return True
-        return False
+        seconds = ways.compile_s(*size, cold=cold, trains=trains, import_s=import_s)
+        return self.load_s + seconds
 
     @property
     def _is_loaded(self) -> bool:

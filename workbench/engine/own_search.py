@@ -68,6 +68,7 @@ class OwnSearch(CandidateSource):
         self.after = first.scenario.id if first else None  # the row that has to race first
         self.candidates: Sequence[Candidate] = ()  # as of the latest round
         self.extra: set[str] = set()  # compiled last, though less time was left than it may take
+        self._has_asked = False  # for time to compile
         self._space = space
         self._exports = exports
         self._request = space.request
@@ -149,6 +150,20 @@ class OwnSearch(CandidateSource):
             self._stages.pop(0)
         return []
 
+    def lacks_s(self, candidates: Sequence[Candidate], left_s: float) -> float:
+        """Once, if eager torch leads when time or other candidates run out: seconds to compile."""
+        self.candidates = candidates
+        if self._has_asked or not self._leads_in_eager or has_compiled(candidates):
+            return 0.0
+        if left_s > 0 and len(self._ranked[0].blocks) < SETTLED_ROUNDS:
+            return 0.0
+        self._has_asked = True
+        is_possible = self._to_compile() and not self._space.facts.stateful
+        return self._exports.compile_s() - left_s if is_possible else 0.0
+
+    def join_late(self, left_s: float) -> list[Case]:
+        return self._compile(left_s, TRIED)
+
     def _compiles_first(self) -> bool:
         """Whether INT8 forms are next, but compiling promises more."""
         if self._stages[0] != self._quantise or self._compile not in self._stages:
@@ -223,17 +238,24 @@ class OwnSearch(CandidateSource):
             why = "a call changes its state, and compiled code would keep that of one call"
             self._exports.leave_out("compile", why)
             return []
+        found = self._to_compile()
+        if not found or self._is_far_ahead() or not self._exports.may_compile(left_s, share):
+            return []
+        return self._new(found)
+
+    def _to_compile(self) -> list[Case]:
+        """What `_compiled` finds; [] if all of it is known."""
+        found = self._compiled()
+        return [] if all(self._here(case).id in self._known for case in found) else found
+
+    def _compiled(self) -> list[Case]:
+        """The compiled forms of the best eager candidate on each device."""
         best: dict[str, Case] = {}  # by device
         for case in (candidate.case for candidate in self._ranked):
             if case.backend == "torch":
                 plain = way(case.device, case.precision, None, case.threads)
                 best.setdefault(case.device, plain)
-        found = ways.compiled(self._space, best.values())
-        if all(self._here(case).id in self._known for case in found):
-            return []
-        if self._is_far_ahead() or not self._exports.may_compile(left_s, share):
-            return []
-        return self._new(found)
+        return ways.compiled(self._space, best.values())
 
     def _compile_first(self, left_s: float) -> list[Case]:
         """torch.compile at a further batch, if the first row skipped it: because another library

@@ -8,7 +8,7 @@ from ..advisor.limits import exceeds_error_limit
 from ..advisor.verdict import decide
 from ..contract import Case, kind_of
 from ..machine.host.disturbance import DisturbanceMonitor
-from ..planning.plan import RowPlan
+from ..planning.plan import CandidateSource, RowPlan
 from ..records import events as ev
 from ..records.reason import Warning
 from ..report.candidate import CANCELLED, Candidate
@@ -42,6 +42,7 @@ class Race:
         self._is_deciding = True  # until the reference-only precisions race
         self._number = 0  # index of the next round
         self._began_s = context.now()
+        self._is_lengthened = False  # for a candidate of the source that lacked time
 
     def run(self) -> None:
         """Race for the decision, then race the reference-only precisions; Cancelled may pass."""
@@ -128,12 +129,16 @@ class Race:
                 self._active.remove(prepared)
 
     def _spare_s(self, least_share: float = 0.0) -> float:
-        """Seconds by which the row may still be lengthened, which only a table without --budget is.
+        """Seconds for more rounds, which rows of a table and lengthened ones may get."""
+        plan = self._plan
+        is_plan = plan.scenario.owes_verdict and (plan.source is None or self._is_lengthened)
+        return self._lent_s(least_share) if is_plan else 0.0
+
+    def _lent_s(self, least_share: float) -> float:
+        """Seconds of the run's extension, which only a run without --budget has, for this row.
 
         All rows still to come share them equally, but this one gets at least `least_share`.
         """
-        if not self._plan.scenario.owes_verdict or self._plan.source is not None:
-            return 0.0
         own_s = self._share.extended_s
         of_others_s = self._context.report.extended_s - own_s
         whole_s = self._context.request.extension_s - of_others_s
@@ -155,9 +160,9 @@ class Race:
         verdict = decide(self._context.report, self._plan.scenario)
         return more_s if more_s >= LEAST_EXTENSION_S and verdict.is_open else 0.0
 
-    def _give_back(self) -> None:
-        """Return the time beyond its share that the row does not need."""
-        self._extend(-min(self._share.extended_s, max(0.0, self._share.left_s)))
+    def _give_back(self, keep_s: float = 0.0) -> None:
+        """Return the time beyond its share that the row does not need: all but `keep_s`."""
+        self._extend(-min(self._share.extended_s, max(0.0, self._share.left_s - keep_s)))
 
     def _extend(self, by_s: float) -> None:
         """Lengthen the row and the run, or shorten them."""
@@ -255,20 +260,50 @@ class Race:
 
     def _enter_joining(self) -> bool:
         """Let cases enter that may beat a leader or that the source proposes; False without any."""
-        plan, context, left_s = self._plan, self._context, self._share.left_s
+        plan, left_s = self._plan, self._share.left_s
         candidates = self._row_candidates()
         cases = refinements.due(plan, candidates) if left_s > self.preparation.longest_s else []
-        left_s -= MIN_PAIRS * self._budget.round_s(self._active)  # to compare what joins
-        if plan.source is not None and left_s > 0:
-            with context.overhead.spending(PREPARING):
-                cases += plan.source.join(candidates, left_s)
-        if not cases:
+        reserve_s = MIN_PAIRS * self._budget.round_s(self._active)  # to compare what joins
+        if plan.source is not None and left_s > reserve_s:
+            with self._context.overhead.spending(PREPARING):
+                cases += plan.source.join(candidates, left_s - reserve_s)
+        if not cases and plan.source is not None:
+            return self._enter_lacking(plan.source, candidates, reserve_s)
+        return self._join(cases)
+
+    def _join(self, cases: list[Case]) -> bool:
+        """Announce cases, if any, and let them enter; False without any."""
+        if cases:
+            plan, workload = self._plan, self._plan.workload
+            plan.cases += cases
+            self._context.record(
+                ev.CasesJoined,
+                scenario=plan.scenario.id,
+                cases=cases,
+                work={case.id: workload.work(case) for case in cases},
+                after=self._number,
+            )
+            self._enter(cases)
+        return bool(cases)
+
+    def _enter_lacking(
+        self, source: CandidateSource, candidates: Sequence[Candidate], reserve_s: float
+    ) -> bool:
+        """Lengthen the row for cases of the source that may well win but lack time; False if that
+        is none or takes too long.
+
+        Meanwhile they have all of the run's extension, since a preparation that is cut off was in
+        vain.  Then the row has the time that it had before, or `reserve_s`.
+        """
+        left_s, whole_s = self._share.left_s, self._lent_s(1.0)
+        if not 0 < source.lacks_s(candidates, left_s - reserve_s) <= whole_s:
             return False
-        plan.cases += cases
-        row, work = plan.scenario.id, {case.id: plan.workload.work(case) for case in cases}
-        context.record(ev.CasesJoined, scenario=row, cases=cases, work=work, after=self._number)
-        self._enter(cases)
-        return True
+        self._extend(whole_s)
+        with self._context.overhead.spending(PREPARING):
+            cases = source.join_late(self._share.left_s - reserve_s)
+        self._is_lengthened = self._join(cases)
+        self._give_back(max(left_s, reserve_s))
+        return bool(cases)
 
     # ------------------------------------------------------------ who leaves
 

@@ -56,6 +56,12 @@ class TrainingSearch(OwnSearch):
         is_late = "compile" in self._exports.late and not has_compiled(candidates)
         return COMPILED if is_late and self._leads_in_eager else ""
 
+    def _compiled(self) -> list[Case]:
+        """The leader's compiled form, with the settings of its loader."""
+        leaders = [leader.case for leader in self._ranked[:1]]
+        found = (training.after(case, self._space, None, 0.0) for case in leaders)
+        return [each for cases in found for each in cases if each.is_compiled]
+
     def _change(self, left_s: float) -> list[Case]:
         """The next precision, the code's own first: one that takes too long, as FP16 on a CPU may,
         ends the worker that all share."""
@@ -76,6 +82,6 @@ class TrainingSearch(OwnSearch):
             found = training.after(case, self._space, self.scenario.batch, waiting)
             if self._first is not None:  # it has raced the modes
                 found = [each for each in found if each.mode == case.mode]
-            if cases := self._affordable(self._new(found), left_s):
+            if cases := self._new(self._affordable(found, left_s)):
                 return cases
         return None

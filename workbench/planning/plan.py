@@ -44,6 +44,14 @@ class CandidateSource(ABC):
         """Cases that join after this round, when the row has `left_s` seconds left."""
         return []
 
+    def lacks_s(self, candidates: Sequence[Candidate], left_s: float) -> float:
+        """Seconds beyond `left_s` that a case which may well win lacks; 0 if there is none."""
+        return 0.0
+
+    def join_late(self, left_s: float) -> list[Case]:
+        """The case that lacked time, now that the row has `left_s` seconds."""
+        return []
+
     def baseline(self, candidates: Sequence[Candidate]) -> str | None:
         """The id of the case that gains are stated over, so that it keeps racing although slower.
 

@@ -289,7 +289,7 @@ class Run(msgspec.Struct, frozen=True):
     budget_s: float | None
     overhead: Overhead | None = None
     resumes: str | None = None  # id of the cut run that this one resumes
-    extended_s: float = 0.0  # seconds beyond the budget, for rows that were still open
+    extended_s: float = 0.0  # seconds beyond the budget, for open rows and to compile
     carried: dict[str, str] = {}  # row carried over from another run to the id of that run
 
 

@@ -11,6 +11,7 @@ from workbench.advisor.own.overview import recommendation
 from workbench.contract import Case
 from workbench.engine import own_exports
 from workbench.pool.pool import WorkerFailed
+from workbench.records import events as ev
 from workbench.records.reason import Reason
 from workbench.report.report import Report
 
@@ -72,6 +73,42 @@ def test_once_nothing_else_is_left_a_compilation_is_tried_in_less_time(budget_s,
     assert verdict.confidence == ("sure" if tried else "likely")
     gap = "No time was left for its compiled form; raise --budget."
     assert (gap in " ".join(recommendation(report))) == (not tried)
+
+
+@pytest.mark.parametrize(
+    ("budget_s", "compile_s", "tried"),
+    [(None, 95.0, True), (None, 150.0, False), (60.0, 95.0, False)],
+)
+def test_without_a_budget_the_run_goes_on_to_compile_where_eager_torch_leads(
+    budget_s: float | None, compile_s: float, tried: bool
+) -> None:
+    with patch.object(own_exports.ways, "compile_s", lambda *_, **__: compile_s):
+        events = raced(Hasty, budget_s=budget_s, batch=(1,))
+    report, given = Report.of(events), [e.by_s for e in events if isinstance(e, ev.BudgetExtended)]
+    assert any(c.case.is_compiled and c.blocks for c in report.candidates.values()) == tried
+    assert ("compile" in report.code.left_out) == (not tried)
+    assert given[:1] == ([60.0] if tried else [])
+    assert sum(given) == pytest.approx(0.0), "it is ready at once, so the race gives all back"
+    assert report.rows["own"].verdict.confidence == ("sure" if tried else "likely")
+
+
+class Broken(Hasty):
+    def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
+        if request["case"].is_compiled:
+            raise WorkerFailed(Reason("user_code", "RuntimeError: it cannot be compiled"))
+        return super().prepare(request)
+
+
+def test_time_to_compile_is_given_back_if_it_fails_and_is_there_for_either_batch() -> None:
+    def ends(code: type[Hasty], batch: tuple[int, ...]) -> tuple[set[str], Report]:
+        with patch.object(own_exports.ways, "compile_s", lambda *_, **__: 80.0):
+            report = Report.of(raced(code, batch=batch))
+        compiled = [c for c in report.candidates.values() if c.case.is_compiled]
+        return {c.scenario for c in compiled if c.blocks}, report
+
+    tried, report = ends(Broken, (1,))
+    assert not tried and report.extended_s == 0.0
+    assert ends(Hasty, (1, 8))[0] == {"own", "own[batch=8]"}
 
 
 class TooSlow(Hasty):

@@ -146,6 +146,10 @@ def test_a_compiled_form_that_never_had_its_turn_is_named() -> None:
     assert report.rows["own"].verdict.confidence != "sure"
     assert report.code.left_out["compile"].startswith("compiling may take")
 
+    going_on = Report.of(raced(Long, own=QUESTION))
+    assert not going_on.gaps(going_on.rows["own"])
+    assert [c.case.mode for c in going_on.candidates.values() if c.case.is_compiled and c.blocks]
+
 
 def test_an_impossible_mode_is_left_out_with_its_reason() -> None:
     class Unfused(SimulatedTraining):
