@@ -5,9 +5,10 @@ at another, where the answer may differ.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 
@@ -25,7 +26,7 @@ from ..advisor.own.overview import (
 from ..advisor.own.snippet import lines, snippet
 from ..contract import Case
 from ..planning.cases import gpu_devices
-from ..planning.plan import RowPlan, point_name
+from ..planning.plan import CandidateSource, RowPlan, point_name
 from ..planning.questions import OwnQuestion
 from ..planning.scenario import Scenario
 from ..planning.usage import UsageError
@@ -42,7 +43,7 @@ from ..worker.session_options import ONNX_BACKENDS
 from .context import RunContext
 from .own_examination import BACKENDS, Examination
 from .own_exports import EXPORTER, Exports, consult, importing_meanwhile
-from .own_search import FixedCases, OwnSearch
+from .own_search import OwnSearch
 from .profiling import Profiling
 from .training_search import TrainingSearch
 
@@ -52,6 +53,22 @@ NO_BATCH = "it was not confirmed that the first axis of its inputs is a batch"
 # Codes of reasons about the name that the user gave, not about what the code does.
 NOT_USABLE = ("bad_target", "bad_input", "missing_package", "unsupported")
 SAVE_S, SAVE_SHARE = 10.0, 0.2  # for --save-best: seconds, or share of the budget if smaller
+
+
+@dataclass(frozen=True)
+class FixedCases(CandidateSource):
+    """The source of a row whose candidates are all known before it starts."""
+
+    code: Code
+    scenario: Scenario
+    cases: list[Case]
+    after: ClassVar[None] = None  # no other row has to race first
+
+    def start(self) -> list[Case]:
+        return self.cases
+
+    def files(self, case: Case) -> Mapping[str, str]:
+        return {"code": self.code.as_text()}
 
 
 @dataclass

@@ -6,8 +6,7 @@ threads.  If torch leads ONNX Runtime by far, torch.compile comes before the INT
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
 from ..advisor.comparison import ranked
 from ..advisor.limits import eligible
@@ -20,7 +19,6 @@ from ..planning.plan import CandidateSource
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
 from ..text.units import listed
-from ..worker.code import Code
 from ..worker.session_options import NO_SPIN, ONNX_BACKENDS
 from .own_exports import Exports
 
@@ -39,22 +37,6 @@ NO_EXPORT = "the budget left no time to export it; raise --budget"
 TRIED = 0.6  # share of the longest time to compile that must be left for a last attempt
 
 Stage = Callable[[float], list[Case] | None]
-
-
-@dataclass(frozen=True)
-class FixedCases(CandidateSource):
-    """The source of a row whose candidates are all known before it starts."""
-
-    code: Code
-    scenario: Scenario
-    cases: list[Case]
-    after: ClassVar[None] = None  # no other row has to race first
-
-    def start(self) -> list[Case]:
-        return self.cases
-
-    def files(self, case: Case) -> Mapping[str, str]:
-        return {"code": self.code.as_text()}
 
 
 class OwnSearch(CandidateSource):
