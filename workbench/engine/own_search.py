@@ -25,7 +25,7 @@ from .own_exports import Exports
 LEAST_SHARE = 0.08  # share of the budget that must be left for another candidate
 THREADS_SHARE = 0.02  # the same for other numbers of threads, which need no preparation
 EXPORT_SHARE = 0.15  # share of the budget that must be left to export the module
-LEADERS, MOST_REPEATED = 3, 6  # candidates that race at another batch too: the best, and in all
+LEADERS, MOST_REPEATED = 3, 7  # candidates that race at another batch too: the best, and in all
 NEAR = 2.0  # times the leader's time, up to which another number of threads may still win
 MOST_CANDIDATES = 24  # in a row, up to which each new leader is varied
 # Times in FP32 of ONNX Runtime over eager torch: from LAGS compiling promises more than INT8, from
@@ -316,13 +316,14 @@ class OwnSearch(CandidateSource):
             for each in ranked
             if not each.case.is_compiled or each.min_s <= NEAR * best_s[each.case.device]
         ]
-        kinds: dict[tuple[str, ...], Case] = {}  # the best of each kind, fastest first
+        # The best of each kind, fastest first: a kind may gain by the batch, as BF16 does with AMX.
+        kinds: dict[tuple[str, ...], Case] = {}
         for candidate in ranked:
             case = candidate.case
             # The cost of dynamic quantisation depends on the batch.
             form = (case.quantization or "").partition("-")[0]
             kinds.setdefault((case.device, case.backend, case.precision, form), case)
-        chosen = dict.fromkeys([*(c.case for c in ranked[:LEADERS]), *kinds.values()])
+        chosen = dict.fromkeys([*kinds.values(), *(c.case for c in ranked[:LEADERS])])
         kept = [case for case in chosen if self._exports.runs(case, self.scenario)]
         moved = [self._here(case) for case in kept[:MOST_REPEATED]]
         return self._admitted(self._affordable(moved, left_s))

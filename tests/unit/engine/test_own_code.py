@@ -268,6 +268,14 @@ def test_the_best_static_and_the_best_dynamic_form_race_at_another_batch() -> No
     assert forms == {"fp32", "static", "dynamic"}
 
 
+def test_a_precision_that_pays_at_a_large_batch_only_races_there() -> None:
+    def takes(case: Case) -> float:  # BF16 is the slowest at batch 1
+        return (3.0 if case.batch == 1 else 0.3) if case.precision == "bf16" else 1.0
+
+    own, large = Report.of(raced(takes=takes, budget_s=120)).rows.values()
+    assert (own.picked.case.precision, large.picked.case.precision) == ("int8", "bf16")
+
+
 class OneBatch(SimulatedOwn):
     dynamic = False
 
