@@ -49,12 +49,12 @@ class TrainingSearch(OwnSearch):
     def gap(self, candidates: Sequence[Candidate]) -> str:
         """Other precisions and modes, or the compiled form of a leader in eager torch."""
         self.candidates = candidates
-        if self._first is None and self._leads_in_eager and not has_compiled(candidates):
+        if self._first is None and self._may_win_compiled and not has_compiled(candidates):
             self._compile(0.0)  # the race may never have come to it
         if self._first is None and self._change(0.0):
             return CHANGED
         is_late = "compile" in self._exports.late and not has_compiled(candidates)
-        return COMPILED if is_late and self._leads_in_eager else ""
+        return COMPILED if is_late and self._may_win_compiled else ""
 
     def _compiled(self) -> list[Case]:
         """The leader's compiled form, with the settings of its loader."""

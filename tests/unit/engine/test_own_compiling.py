@@ -92,6 +92,21 @@ def test_without_a_budget_the_run_goes_on_to_compile_where_eager_torch_leads(
     assert report.rows["own"].verdict.confidence == ("sure" if tried else "likely")
 
 
+@pytest.mark.parametrize(("lead", "tried"), [(1.3, True), (2.0, False)])
+def test_the_run_also_goes_on_where_eager_torch_is_in_reach_of_another_library(
+    lead: float, tried: bool
+) -> None:
+    def takes(case: Case) -> float:  # milliseconds over those of the best eager form
+        return 11.8 / lead / 12.4 if case.backend == "onnxruntime" else 1.0
+
+    plain = ("fp32", "bf16")
+    with patch.object(own_exports.ways, "compile_s", lambda *_, **__: 95.0):
+        report = Report.of(raced(takes=takes, precisions=plain, batch=(1,)))
+    assert report.rows["own"].picked.case.backend == "onnxruntime"
+    assert any(c.case.is_compiled and c.blocks for c in report.candidates.values()) == tried
+    assert not report.gaps(report.rows["own"])
+
+
 class Broken(Hasty):
     def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
         if request["case"].is_compiled:
