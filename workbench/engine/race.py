@@ -296,7 +296,8 @@ class Race:
         vain.  Then the row has the time that it had before, or `reserve_s`.
         """
         left_s, whole_s = self._share.left_s, self._lent_s(1.0)
-        if not 0 < source.lacks_s(candidates, left_s - reserve_s) <= whole_s:
+        after_round_s = left_s - self._budget.round_s(self._active)
+        if not 0 < source.lacks_s(candidates, after_round_s) <= whole_s:
             return False
         self._extend(whole_s)
         with self._context.overhead.spending(PREPARING):

@@ -45,7 +45,8 @@ class CandidateSource(ABC):
         return []
 
     def lacks_s(self, candidates: Sequence[Candidate], left_s: float) -> float:
-        """Seconds beyond `left_s` that a case which may well win lacks; 0 if there is none."""
+        """Seconds beyond `left_s`, the time left after another round, that a case which may well
+        win lacks; 0 if there is none."""
         return 0.0
 
     def join_late(self, left_s: float) -> list[Case]:
