@@ -13,7 +13,6 @@ from typing import ClassVar
 from ..stats.objectives import OF_CODE, OF_MODELS
 from ..text.sanitize import shown
 from ..worker.code import COMMAND, FUNCTION, KINDS, OWN, TORCH, Code, placeholders
-from .number_lists import numbers
 from .option_fields import given, set_by, written
 from .scenario import Scenario
 
@@ -206,17 +205,11 @@ class OwnQuestion:
         return written({self.option: self.target, **given(self)})
 
 
-def _values(option: str, part: str) -> list[str]:
-    """The doublings of a range of numbers, else the value itself; UsageError unless it rises."""
-    is_range = re.fullmatch(r"\d+\.\.\d+", part)
-    return [str(number) for number in numbers(option, part, int)] if is_range else [part]
-
-
 def parse_over(texts: Sequence[str], command: str) -> dict[str, list[str]]:
-    """The values of each axis such as `workers=0,2,4`, or `batch=8..64` for doublings.
+    """The values of each axis such as `workers=0,2,4`.
 
     Raises ValueError unless axes and placeholders of `command` match one to one and each axis has
-    values that differ; UsageError for a range that does not rise.
+    values that differ.
     """
     try:
         words = shlex.split(command)
@@ -237,9 +230,7 @@ def parse_over(texts: Sequence[str], command: str) -> dict[str, list[str]]:
             raise ValueError(f"--over {name}: the command has no placeholder {{{name}}}")
         if name in axes:
             raise ValueError(f"--over {name} is given twice")
-        parts = (part.strip() for part in listed.split(","))
-        values = [value for part in parts for value in _values(f"--over {name}", part)]
-        axes[name] = values
+        axes[name] = values = [value.strip() for value in listed.split(",")]
         shown = {value.rpartition("/")[2] for value in values}  # as in ids of cases
         if len(shown) < len(values) or "" in values:
             why = "a value is empty, or two have the same last part after `/`"

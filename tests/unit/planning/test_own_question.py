@@ -361,10 +361,3 @@ def test_quoted_words_need_no_shell(command: str) -> None:
 
 def test_values_come_back_as_they_were_given() -> None:
     assert parse_over(["x=2,02,1e3,text, 7 "], "run {x}") == {"x": ["2", "02", "1e3", "text", "7"]}
-
-
-def test_a_range_of_numbers_stands_for_its_doublings_as_in_other_options() -> None:
-    found = parse_over(["x=0, 8..20", "at=../a,v1..v2"], "run {x} {at}")
-    assert found == {"x": ["0", "8", "16", "20"], "at": ["../a", "v1..v2"]}
-    with pytest.raises(UsageError, match="--over x takes a rising range above 0"):
-        parse_over(["x=32..8"], "run {x}")
