@@ -234,7 +234,7 @@ async def test_enter_starts_with_the_single_choice_under_the_cursor() -> None:
         await press(pilot, "right", "right", "left", "enter")
         await press(pilot, "n", "enter")
         await walk_to(pilot, "effort")
-        await press(pilot, "right", "d", "enter")
+        await press(pilot, "left", "enter")
     assert started == [["advise"], ["advise", "--quick"], ["advise"]]
 
 
