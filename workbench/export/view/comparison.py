@@ -1,7 +1,9 @@
 """Compared runs, and the two sides of `workbench ab`, as sections."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from ...records import comparison as records
 from ...report.candidate import candidate_name
@@ -11,8 +13,9 @@ from ...text import units
 from ...text.units import NOT_AVAILABLE, duration
 from . import machine
 from .section import Section
-from .table import UNLIMITED, Column
-from .words import choice_word
+from .spans import Text
+from .table import UNLIMITED, Column, texts_of
+from .words import choice_word, with_short
 
 
 def sections(found: records.RunComparison) -> Iterator[Section]:
@@ -59,7 +62,7 @@ def _against(
     yield Section.of(f"{b} against A: {where}", notes, (), ())
     if one.verdicts:
         yield _verdicts(one)
-    yield _cases(one, [first.round_spread, run.round_spread])
+    yield _with_short_names(_cases(one, [first.round_spread, run.round_spread]))
 
 
 def _verdicts(one: records.Versus) -> Section:
@@ -89,6 +92,19 @@ def _cases(one: records.Versus, spreads: Sequence[float | None]) -> Section:
     why = Column("Why", "Why", 3, minimum=18)
     header = ("Result", named, ratio, "99% CI", f"Medians A, {b}", "Rounds", why)
     return Section.of("Cases", notes, header, map(_case, one.cases))
+
+
+def _with_short_names(found: Section) -> Section:
+    """Adds the cases without their sizes, for narrow tables, if these names still differ."""
+    names = [texts_of(line.cells["Case"])[0] for line in found.lines]
+    short = [re.sub(r"\[.*?\]", "", name.plain) for name in names]
+    if len({*short}) < len(short):
+        return found
+    lines = [
+        replace(line, cells={**line.cells, "Case": [name, *with_short(Text.of(text))]})
+        for line, name, text in zip(found.lines, names, short, strict=True)
+    ]
+    return replace(found, lines=lines)
 
 
 def _staying(title: str, minimum: int | None = None, *, names: bool = False) -> Column:
