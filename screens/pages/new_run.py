@@ -84,7 +84,8 @@ class FieldLine(Horizontal):
             part.display = part in shown
             if part in shown and not part.is_attached:
                 self.mount(part)
-        self.mark(wrong=False)
+        name = f"  {field.label}"
+        self._label.show(lambda width: Content(name).truncate(width, ellipsis=True))
         if field.choices:
             self._chips.offer(field.choices, text, single=field.single)
             return
@@ -93,11 +94,6 @@ class FieldLine(Horizontal):
         self._typed.placeholder = field.default
         forms = [Text.of((text, "dim")) for text in (field.allowed, "")]
         self._allowed.show(lambda width: longest_that_fits(forms, width))
-
-    def mark(self, *, wrong: bool) -> None:
-        name = self.field.label
-        label = Content.styled(f"! {name}", "bold $error") if wrong else Content(f"  {name}")
-        self._label.show(lambda width: label.truncate(width, ellipsis=True))
 
 
 class Fields(VerticalScroll, can_focus=False):
@@ -203,9 +199,6 @@ class NewRunScreen(ModalScreen[Request | None]):
 
     def _check(self) -> None:
         self._checked = self._form.check()
-        for line in self.query(FieldLine):
-            is_wrong = line.field.key in self._checked.wrong
-            line.mark(wrong=is_wrong and not self._checked.is_missing)
         self._draw_foot()
 
     def _draw_foot(self) -> None:
@@ -303,17 +296,12 @@ class NewRunScreen(ModalScreen[Request | None]):
                 self._check()
 
     def action_start(self) -> None:
-        """Start the run, or go to the first invalid field."""
+        """Start the run, unless a field is invalid."""
         if self._checked.is_missing:
             self._form.take("code", "")
         self._check()
         if not self._checked.error:
             self.dismiss(self._checked.request)
-            return
-        for line in self.query(FieldLine):
-            if line.field.key in self._checked.wrong:
-                self.set_focus(line.control)
-                return
 
     on_input_submitted = action_start
 

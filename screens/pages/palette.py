@@ -1,4 +1,4 @@
-"""The command palette's entries: screens, rows, workloads, recent runs, themes and keys."""
+"""The command palette's entries: screens, rows, workloads, recent runs, formats and themes."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -33,7 +33,7 @@ class Entry(NamedTuple):
 
 
 class Entries(Provider):
-    """Everything that the application can do now."""
+    """Everything that has a name and can be shown, written or started now."""
 
     _runs: Sequence[tuple[Path, RunSummary]] = ()  # the newest
 
@@ -60,18 +60,6 @@ class Entries(Provider):
         for name, key in app.tabs.items():
             show = partial(app.run_action, f"switch_mode('{name}')")
             yield Entry(f"Screen: {name}", f"key {key}", show)
-        for action, text, help_text in (
-            ("start", "Start", "the same run again"),
-            ("next_step", "Next step", "the run that the answer proposes"),
-            ("new", "New run", "workload, sizes, devices, budget"),
-            ("pause", "Pause", "the clock stops too"),
-            ("resume", "Resume", "the paused run"),
-            ("stop", "Stop", "the run; results so far are kept"),
-            ("help", "Help", "keys and words"),
-            ("leave", "Quit", "workbench"),
-        ):
-            if app.check_action(action, ()):
-                yield Entry(text, help_text, getattr(app, f"action_{action}"))
         forms = {**FILES, DOCUMENT: "The JSON document, which `workbench compare` takes."}
         for form, text in forms.items() if app.check_action("export", ()) else ():
             write = partial(app.export, app.session.report, form)

@@ -33,7 +33,6 @@ QUESTION = "Delete {}?  del again: yes   esc: no"
 EMPTY = "No run is kept yet{}."
 NEW = ": n starts one, and it appears here"
 LATER = "The list is read when the run has ended."  # reading would disturb the run
-AGAIN_S = 5.0  # between two looks at runs of other programs that are in progress
 NOT_KEPT = "Runs are not kept: set XDG_STATE_HOME to a folder that can be written, unlike {}."
 
 
@@ -74,16 +73,8 @@ class RunsScreen(ViewScreen):
         with Pane(id="run-pane", can_focus=False):
             yield Drawn(id="run-detail")
 
-    def on_mount(self) -> None:
-        self.set_interval(AGAIN_S, self._look_again)
-
     def on_screen_resume(self) -> None:
         if not self.session.going:  # reading would disturb the run
-            self._refresh_index()
-
-    def _look_again(self) -> None:
-        others = any(run.status == "running" for _, run in self._found.values())
-        if others and self.is_current and not self.session.going:
             self._refresh_index()
 
     @work(exclusive=True)

@@ -15,7 +15,6 @@ from workbench.worker.code import COMMAND, KINDS, TORCH
 from .form_field import CURVE, FormField, only_one
 
 OFFERED = (*KINDS, MODEL)
-SUBJECT = frozenset({"kind", "code", "over"})  # fields that say together what is raced
 INFERENCE, TRAINING = "inference", "training"
 
 _CODE = TARGETS | {COMMAND: "a command, such as python train.py", MODEL: "an .onnx file"}

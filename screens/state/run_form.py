@@ -43,11 +43,12 @@ LEAST_S = 0.75
 
 @dataclass(frozen=True)
 class Checked:
-    """The checked form.  `request` leaves out invalid fields; it may be started only if there is
-    no `error`.  `is_missing`: no code has been named yet, which is no mistake before the start."""
+    """The checked form.  `request` is that of the entry alone if there is an `error`.
+
+    `is_missing`: no code has been named yet, which is no mistake before the start.
+    """
 
     request: Request
-    wrong: Collection[str] = ()
     error: str = ""
     is_missing: bool = False
     outlook: str = ""
@@ -169,39 +170,12 @@ class RunForm:
             outlook, lacks_time = _outlook(self._resolve(request), request.budget)
             return Checked(request, outlook=outlook, lacks_time=lacks_time)
         except (UsageError, WorkloadError) as error:
-            wrong = self._wrong()
-            is_missing = wrong == ["code"] and "code" not in self.texts
-            return Checked(self._request(without=wrong), wrong, str(error), is_missing)
+            is_missing = self.entry == OWN and "code" not in self.texts
+            return Checked(self._request(bare=True), str(error), is_missing)
 
-    def _wrong(self) -> list[str]:
-        """The fields that are invalid whatever the others hold."""
-        keys, subject = self._keys(), own_form.SUBJECT
-        if self.entry == OWN and self._fails(set(keys) - subject):
-            kind = self.texts.get("kind", "").strip()
-            name = "code" if kind in ("", *own_form.OFFERED) else "kind"
-            others = (key for key in keys if key not in subject)
-            return [name, *(key for key in others if not self._is_readable(key))]
-        return [key for key in keys if self._fails(set(keys) - subject - {key})]
-
-    def _is_readable(self, key: str) -> bool:
-        """Whether the text of the field is valid, whatever the code is."""
-        try:
-            self._request(without=set(self._keys()) - {key})
-        except UsageError:
-            return False
-        return True
-
-    def _fails(self, without: Collection[str]) -> bool:
-        try:
-            self._resolve(self._request(without))
-        except UsageError:
-            return True
-        except WorkloadError:
-            return False  # no field is at fault; `check` shows the error
-        return False
-
-    def _request(self, without: Collection[str] = ()) -> Request:
-        keys = set(self._keys()) - set(without)
+    def _request(self, *, bare: bool = False) -> Request:
+        """The request that the fields describe, or that of the entry alone."""
+        keys = () if bare else self._keys()
 
         def text(key: str) -> str:
             return self.texts.get(key, "").strip() if key in keys else ""

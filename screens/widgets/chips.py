@@ -97,13 +97,9 @@ class Chips(Drawn, can_focus=True):
 
     def on_key(self, event: events.Key) -> None:
         """Handled here, since a binding would act on the field that has the focus by then."""
-        letter, last = (event.character or "").lower(), len(self._options) - 1
         if event.key in ("left", "right"):
-            self.at = min(max(0, self.at + (1 if event.key == "right" else -1)), last)
-        elif letter.isalnum():  # the next option that begins with it
-            around = [*range(self.at + 1, last + 1), *range(self.at + 1)]
-            found = [n for n in around if self._options[n].lower().startswith(letter)]
-            self.at = next(iter(found), self.at)
+            step = 1 if event.key == "right" else -1
+            self.at = min(max(0, self.at + step), len(self._options) - 1)
         elif event.key != "space":
             return
         # Of single choices the one under the cursor counts, since enter starts the run.

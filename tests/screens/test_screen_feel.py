@@ -5,7 +5,6 @@ import scenes
 from rich.color import Color as RichColor
 from stage import HeldFeed, held, kept, press, replayed, settle, settled, text
 from textual.color import Color
-from textual.command import CommandPalette
 from textual.filter import dim_color
 
 from screens.app import WorkbenchApp
@@ -243,18 +242,3 @@ async def test_the_key_for_more_is_named_while_there_is_more(keys: tuple[str, ..
                 assert ("pgdn More" in text(pilot).splitlines()[-1]) == more, size
                 seen.add(more)
     assert seen == {True, False}
-
-
-async def test_the_palette_offers_the_next_step_from_above_the_screen() -> None:
-    asked: list[object] = []
-    app = following(asked)
-    async with settled(app, SIZE) as pilot:
-        await pilot.press("ctrl+p")
-        await pilot.pause()
-        assert isinstance(app.screen, CommandPalette) and app.check_action("next_step", ())
-        await pilot.press(*"next", "space", *"step")
-        while not app.screen.query("CommandList")[0].option_count:
-            await pilot.pause(0.01)
-        await press(pilot, "enter")
-        assert asked == ["workbench advise training --quick --budget 120"]
-        assert "racing" in text(pilot) and not app.check_action("next_step", ())

@@ -83,7 +83,7 @@ async def test_a_wrong_value_is_named_kept_and_corrected_and_then_it_starts() ->
         await press(pilot, "enter")
         assert isinstance(app.screen, NewRunScreen), "a wrong form starts nothing"
         assert "64..51x" in text(pilot)
-        assert "$ workbench run matmul --precision fp32" in text(pilot)
+        await walk_to(pilot, "n")
         await press(pilot, "end", "backspace", "2")
         assert "$ workbench run matmul --precision fp32 --set n=64..512" in text(pilot)
         assert "4 rows, up to 2 candidates in each" in text(pilot)
@@ -117,7 +117,7 @@ async def test_the_end_of_a_pasted_path_is_in_view() -> None:
         await press(pilot, "tab", "tab")
         app.screen.post_message(Paste("/home/user/a/long/path/to/my/train.py"))
         await settle(pilot)
-        (field,) = (line for line in text(pilot).splitlines() if "! code" in line)
+        (field,) = (line for line in text(pilot).splitlines() if "  code" in line)
         assert field.endswith("/to/my/train.py")
 
 
@@ -159,7 +159,8 @@ async def test_keys_that_come_all_at_once_go_where_they_belong() -> None:
     app, started = finished()
     async with settled(app, SIZE) as pilot:
         await press(pilot, "n")
-        keys = [*"matmul", "enter", *"64", "down", "f", "f", "space", "tab", "t", "space"]
+        chosen = ["right", "right", "space"]
+        keys = [*"matmul", "enter", *"64", "down", *chosen, "tab", *chosen]
         for key in (*keys, "down", "down", *"12"):
             app.post_message(Key(key, key if len(key) == 1 else " " if key == "space" else None))
         await settle(pilot)
@@ -234,7 +235,7 @@ async def test_enter_starts_with_the_single_choice_under_the_cursor() -> None:
         await press(pilot, "right", "right", "left", "enter")
         await press(pilot, "n", "enter")
         await walk_to(pilot, "effort")
-        await press(pilot, "right", "d", "enter")
+        await press(pilot, "left", "enter")
     assert started == [["advise"], ["advise", "--quick"], ["advise"]]
 
 
@@ -245,8 +246,7 @@ async def test_code_that_is_not_named_yet_is_no_mistake_until_it_is_to_start() -
         await press(pilot, "enter")
         assert "--torch takes package.module:build" in text(pilot) and "! " not in text(pilot)
         await press(pilot, "enter")
-        assert "! code" in text(pilot) and "! --torch takes package.module" in text(pilot)
-        assert "code: package.module:build" in text(pilot), "it has the focus"
+        assert "! --torch takes package.module" in text(pilot)
     assert len(started) == 1
 
 
@@ -298,11 +298,10 @@ async def test_a_device_that_is_not_here_is_noticed_once_the_machine_is_known() 
     async with settled(app, SIZE) as pilot:
         await choose(pilot, "matmul")
         assert "[ ] all  [ ] cpu  [x] cuda:0" in text(pilot)
-        assert "no device cuda:0 here. Choices: cpu" in text(pilot)
-        assert "! device" in text(pilot)
+        assert "! no device cuda:0 here. Choices: cpu" in text(pilot)
         await press(pilot, "enter", *["down"] * 3)
         await tick(pilot, "cuda:0")
-        assert "! device" not in text(pilot)
+        assert "no device" not in text(pilot)
 
 
 async def test_a_click_ticks_quick_and_the_key_bar_starts() -> None:

@@ -42,7 +42,7 @@ async def test_the_palette_offers_workloads_and_recent_runs_only_between_runs() 
     async with settled(app, SIZE) as pilot:
         assert "Workload" not in kinds(app)
         await press(pilot, "x", "x")
-        assert {"Workload", "Row", "Screen", "Theme", "Export", "New run"} <= kinds(app)
+        assert {"Workload", "Row", "Screen", "Theme", "Export"} <= kinds(app)
 
 
 async def test_the_palette_tells_the_sizes_of_a_sweep_apart() -> None:

@@ -28,7 +28,7 @@ DIED = EventSourceError(
     ["Traceback (most recent call last):", '  File "engine.py", line 184', "MemoryError"],
 )
 TO_MATMUL = "n down down down enter"
-FP32 = "down f f space"  # FP64 comes first
+FP32 = "down right right space"  # FP64 comes first
 
 
 def done(scene: Scene, *, replay: bool = False) -> Make:

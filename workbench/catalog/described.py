@@ -35,10 +35,9 @@ from . import faults
 from .faults import BackendDescription, WorkloadDescription
 
 LONGEST_TEXT = 300  # characters of a title
-DEADLINE_ENV = "WORKBENCH_ANSWER_S"  # seconds
 DEADLINE_S = 5.0  # for the import, which may include NumPy, and for each question
 DEATH_S = 1.0  # for the child to end once its pipe has closed
-HINT = f"import libraries inside functions, or set {DEADLINE_ENV} to more seconds"
+HINT = "import libraries inside functions"
 MODULE = "workbench.worker.description"
 
 T = TypeVar("T")
@@ -101,13 +100,12 @@ class UserFile:
 
     def _converse(self, question: bytes) -> bytes | Reason:
         """The child's line; a child without an answer is ended for good."""
-        deadline_s = _deadline_s()
         try:
             child = self._awake()
             child.send(question)
-            return _line(child, time.monotonic() + deadline_s)
+            return _line(child, time.monotonic() + DEADLINE_S)
         except TimeoutError:
-            self._ended = self._broken(f"it gave no answer within {deadline_s:g} s", HINT)
+            self._ended = self._broken(f"it gave no answer within {DEADLINE_S:g} s", HINT)
         except LineTooLong:
             self._ended = self._broken("its answer is too long")
         except (EOFError, BrokenPipeError, ConnectionResetError, ProcessLookupError):
@@ -214,12 +212,6 @@ def close_all() -> None:
     for asked in _known.values():
         asked.close()
     _known.clear()
-
-
-def _deadline_s() -> float:
-    with suppress(ValueError):
-        return max(0.1, min(float(os.environ.get(DEADLINE_ENV, "")), 600.0))  # NaN: the least
-    return DEADLINE_S
 
 
 def _line(child: LineProcess, until: float) -> bytes:

@@ -47,7 +47,7 @@ def open_(run: str, anonymize: bool, where: bool, **options: bool) -> None:
 
     export_as = chosen_format(options)
     samples = keeps_samples(options, export_as)
-    opened = open_run(run, or_older=True)
+    opened = open_run(run)
     if anonymize:
         from ..report.anonymous import anonymised
 

@@ -64,9 +64,6 @@ def start(
     known = rows_of.load_with(request.scenario_file)
     preview = outline(request, *known) if is_live and not cut else None
     rows = [] if preview else resolve(request, *known)
-    if cut:  # the journal does not contain weights
-        weights = {row.scenario.id: row.scenario.weight for row in rows}
-        request = replace(request, resumes=cut.weighed(weights))
     request = take_part(request)
     if request.trace is not None:
         target("--trace", Path(request.trace))  # the engine opens it

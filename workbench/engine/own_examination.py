@@ -14,7 +14,7 @@ from ..pool.pool import HINTS, WorkerFailed
 from ..pool.worker_process import WorkerKey
 from ..records.code import CodeFacts
 from ..records.reason import Reason
-from ..worker.code import COMMAND, FUNCTION, IMPORTING, MODULES, TORCH, Code
+from ..worker.code import COMMAND, FUNCTION, MODULES, TORCH, Code
 from .context import RunContext
 from .own_exports import consult
 
@@ -24,9 +24,7 @@ BACKENDS = {TORCH: "torch", FUNCTION: "python", COMMAND: "command"}
 # Failures on the CPU after which code is examined on a GPU: its operators may be CUDA's alone.
 NOT_ON_A_CPU = ("needs_gpu", "user_code", "no_memory", "timeout", "worker_died")
 HANGS = "make it return sooner, or raise --budget"
-IMPORTS = "let its import do less, or raise --budget"
 SLOW = "pass a smaller batch after --, or raise --budget"
-UNSTOPPED = f"{SLOW}; a bare `except:` in the script catches the signal to stop"
 
 
 @dataclass
@@ -50,13 +48,11 @@ class Examination:
 
     def why_failed(self, reason: Reason) -> Reason:
         """The reason of a failed examination, with what took too long and a matching remedy."""
-        what, hint, folder = self.code.name, reason.hint, Path(self.code.folder)
+        what, hint = self.code.name, reason.hint
         if hint == HINTS["timeout"]:
-            hint = UNSTOPPED if self.code.is_script else HANGS
-            if (folder / MODULES).exists():  # the script itself is cut in time
-                what, hint = "the calls that examine its module", SLOW
-            if (folder / IMPORTING).exists():
-                what, hint = f"import of {self.code.target.partition(':')[0]}", IMPORTS
+            hint = SLOW if self.code.is_script else HANGS
+            if Path(self.code.folder, MODULES).exists():  # the script itself is cut in time
+                what = "the calls that examine its module"
         if reason.code not in ("timeout", "worker_died"):
             return reason
         return msgspec.structs.replace(reason, message=f"{what}: {reason.message}", hint=hint)

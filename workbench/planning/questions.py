@@ -13,7 +13,6 @@ from typing import ClassVar
 from ..stats.objectives import OF_CODE, OF_MODELS
 from ..text.sanitize import shown
 from ..worker.code import COMMAND, FUNCTION, KINDS, OWN, TORCH, Code, placeholders
-from .number_lists import numbers
 from .option_fields import given, set_by, written
 from .scenario import Scenario
 
@@ -191,20 +190,7 @@ class OwnQuestion:
         if self.arguments and suffix != ".py":
             raise ValueError("what follows -- belongs to a script: --torch script.py -- ARGUMENTS")
         if self.kind != TORCH or suffix not in (".py", ".pt2", *PICKLES):
-            module, _, name = self.target.partition(":")
-            if module.endswith(".py") and name:
-                dotted = f"{module[:-3].removeprefix('./').replace('/', '.')}:{name}"
-                able = [f"{dotted}, without .py"] if _MODULE_AND_NAME.fullmatch(dotted) else []
-                if self.kind == TORCH:
-                    able.append(f"{module}::{name}, which runs it")
-                raise ValueError(f"{self.option} takes {', or '.join(able) or TARGETS[self.kind]}")
             if not _MODULE_AND_NAME.fullmatch(self.target):
-                if suffix == ".onnx":
-                    instead = f"`workbench model {shlex.quote(file)}` does"
-                    raise ValueError(f"{self.option} takes no ONNX file, but {instead}")
-                if suffix == ".ipynb":
-                    made = f"`jupyter nbconvert --to script {shlex.quote(file)}`"
-                    raise ValueError(f"{self.option} takes no notebook; {made} makes a script")
                 found = f", not {self.target!r}" if self.target else ""
                 raise ValueError(f"{self.option} takes {TARGETS[self.kind]}{found}")
         elif not os.path.isfile(os.path.join(self.directory, file)):  # noqa: PTH113, PTH118 - long names
@@ -219,17 +205,11 @@ class OwnQuestion:
         return written({self.option: self.target, **given(self)})
 
 
-def _values(option: str, part: str) -> list[str]:
-    """The doublings of a range of numbers, else the value itself; UsageError unless it rises."""
-    is_range = re.fullmatch(r"\d+\.\.\d+", part)
-    return [str(number) for number in numbers(option, part, int)] if is_range else [part]
-
-
 def parse_over(texts: Sequence[str], command: str) -> dict[str, list[str]]:
-    """The values of each axis such as `workers=0,2,4`, or `batch=8..64` for doublings.
+    """The values of each axis such as `workers=0,2,4`.
 
     Raises ValueError unless axes and placeholders of `command` match one to one and each axis has
-    values that differ; UsageError for a range that does not rise.
+    values that differ.
     """
     try:
         words = shlex.split(command)
@@ -250,9 +230,7 @@ def parse_over(texts: Sequence[str], command: str) -> dict[str, list[str]]:
             raise ValueError(f"--over {name}: the command has no placeholder {{{name}}}")
         if name in axes:
             raise ValueError(f"--over {name} is given twice")
-        parts = (part.strip() for part in listed.split(","))
-        values = [value for part in parts for value in _values(f"--over {name}", part)]
-        axes[name] = values
+        axes[name] = values = [value.strip() for value in listed.split(",")]
         shown = {value.rpartition("/")[2] for value in values}  # as in ids of cases
         if len(shown) < len(values) or "" in values:
             why = "a value is empty, or two have the same last part after `/`"

@@ -100,8 +100,6 @@ def _row(file: TomlFile, place: int, table: dict[str, Any]) -> Scenario:
         if absent := _ABSENT.fullmatch(message):
             message = f"the field {absent[1]} is missing"
         names = _STEP.findall(where)
-        if where.endswith("[...]`"):  # msgspec does not say which key of the table
-            names.append(_wrong_key(table, names))
         field = names[0] if names else ""
         if field in ENUMS:
             message = f"must be {ENUMS[field]}"
@@ -115,14 +113,6 @@ def _no_field(name: str, names: list[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {close[0]}?" if close else f". Choices: {', '.join(known)}"
     return f"{noun} has no field {shown(repr(name), 60)}{hint}"
-
-
-def _wrong_key(table: dict[str, Any], names: list[str]) -> str:
-    """The first key of the table that `names` lead to whose value has the wrong type."""
-    for name in names:
-        table = table[name]
-    values = ((key, value) for key, value in table.items())
-    return next(k for k, v in values if isinstance(v, bool) or not isinstance(v, (int, float, str)))
 
 
 def _fields(kind: type) -> list[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import msgspec
 
@@ -41,7 +41,9 @@ class CutRun:
         command = words[1:]
         if report.status == "done" or (whole and len(whole) == len(rows)):
             return cls(old, started, command, carried, 0)
-        cut = cls(old, started, command, carried, 0).weighed(dict.fromkeys(rows, 1.0))
+        due = rows.keys() - started.carried.keys()  # those that this run raced itself
+        share = len(due - carried.keys()) / (len(due) or 1)
+        cut = cls(old, started, command, carried, round(START_S + share * started.budget_s))
         if started.tool.version != version:
             raise cut.refused(f"workbench {started.tool.version} measured it")
         if not whole and started.resumes:
@@ -50,14 +52,6 @@ class CutRun:
         if why := refusal(report):
             raise cut.refused(why)
         return cut
-
-    def weighed(self, weights: Mapping[str, float]) -> CutRun:
-        """The same with a budget for its other rows in proportion to the weights of all rows."""
-        planned = self.old.report.rows.keys() - set(self.started.carried)  # some have no candidate
-        due = {row: share for row, share in weights.items() if row in planned}
-        left = sum(share for row, share in due.items() if row not in self.carried)
-        share = left / (sum(due.values()) or 1.0)
-        return replace(self, budget_s=round(START_S + share * self.started.budget_s))
 
     def refused(self, why: str) -> JournalError:
         again = f"run it again: {self.started.tool.command}"

@@ -1,7 +1,6 @@
 """Opens a run from disk: a JSON document, a journal, the id of an earlier run, or `last`."""
 
 import os
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,6 @@ from ..files.read import whole
 from ..records import events as ev
 from ..records.document import Document
 from ..records.errors import JournalError
-from ..text.output import say
 from ..text.sanitize import printable_json, shown
 from . import journal
 from .from_document import contradictions, report_of
@@ -33,44 +31,26 @@ class OpenedRun:
     events: list[ev.AnyEvent]  # the journal's; empty for a document, which keeps none
 
 
-def open_run(name: str, *, or_older: bool = False) -> OpenedRun:
-    """The run in a file, or in the journal of a run id, the beginning of one, or `last`.
-
-    With `or_older`, `last` is the newest run that can be read; a line on stderr names newer ones.
-    JournalError lists the latest ids if nothing matches.
-    """
+def open_run(name: str) -> OpenedRun:
+    """The run in a file, or in the journal of a run id, the beginning of one, or `last`;
+    JournalError lists the latest ids if nothing matches."""
     path = Path(name)
     if os.path.isfile(path):  # noqa: PTH113 - no error for a name that is too long
         if journal.looks_like_one(path):
             return read_journal(path)
         return OpenedRun(read_document(path), [])
     ids = list(journal.run_ids())
-    if name == "last":
-        return _first_readable(ids if or_older else ids[:1])
-    matches = [each for each in ids if each.startswith(name)]
+    if name == "last" and not ids:
+        raise JournalError("no run is kept yet: `workbench` starts one")
+    matches = ids[:1] if name == "last" else [each for each in ids if each.startswith(name)]
     if len(matches) == 1:
-        return _first_readable(matches)
+        return read_journal(journal.path_of(matches[0]))
     latest = ", ".join(matches[:5] or ids[:5]) or "none yet"
     is_other = os.path.exists(path)  # noqa: PTH110 - as above
     missing = "neither a regular file nor a run:" if is_other else "no such file or run:"
     problem = "several runs begin with" if matches else missing
     which = "Matching" if matches else "Recent"
     raise JournalError(f"{problem} {shown(repr(name))}. {which} runs: {latest}")
-
-
-def _first_readable(ids: Iterable[str]) -> OpenedRun:
-    """The first of these runs whose journal can be read."""
-    problem: JournalError | None = None
-    for run_id in ids:
-        try:
-            opened = read_journal(journal.path_of(run_id))
-        except JournalError as error:
-            problem = problem or error
-            continue
-        if problem is not None:
-            say(f"workbench: {problem}; this is run {shown(run_id)}")
-        return opened
-    raise problem or JournalError("no run is kept yet: `workbench` starts one")
 
 
 def read_journal(path: Path) -> OpenedRun:

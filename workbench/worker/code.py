@@ -15,7 +15,6 @@ OWN = "own"  # name of the workload, and id of its first row
 TORCH, FUNCTION, COMMAND = "torch", "function", "command"
 KINDS = (TORCH, FUNCTION, COMMAND)
 MODEL = "model.onnx"  # the exported module, in `Code.folder` and in that of --save-best
-IMPORTING = "importing"  # an empty file in `Code.folder` while the code is being imported
 MODULES = "modules.json"  # in `Code.folder`: what a script called, once it has run
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")  # sets a variable for the program that follows
 # {name}, not the shell's ${name}; {{name}} stands for {name} itself.

@@ -3,7 +3,6 @@
 import hashlib
 import os
 import re
-import select
 import shlex
 import shutil
 import signal
@@ -21,8 +20,6 @@ from workbench.worker.serve import LOG
 
 LARGEST_BYTES = 1 << 24  # for a file that is hashed by its content
 PIPE_BYTES = 1 << 16  # pipe(7)
-PROMPT_BYTES = 1 << 10  # longest line that is searched before it ends
-PAUSE_S = 0.05  # after which an unfinished line counts as a prompt
 STARTS = "name a program, or the interpreter that runs the file"
 END_S = 1.0  # for a command to end its containers and remove its files
 
@@ -74,8 +71,8 @@ class CommandTask(Task):
     def _finds_line(self, pipe: int) -> bool:
         """Wait for the line; False if the output ends without it.
 
-        The line of a progress bar ends with a carriage return, a prompt with nothing.  A long line
-        keeps its start and its end only, since a command may print dots for hours.
+        The line of a progress bar ends with a carriage return.  A long line keeps its start and its
+        end only, since a command may print dots for hours.
         """
         rest = b""
         while data := os.read(pipe, PIPE_BYTES):
@@ -87,10 +84,6 @@ class CommandTask(Task):
             *lines, rest = rest + first, *more
             if any(self._matches(line) for line in lines if line):
                 return True
-            if 0 < len(rest) <= PROMPT_BYTES and self._matches(rest):
-                more_comes, *_ = select.select([pipe], [], [], PAUSE_S)
-                if not more_comes:
-                    return True
             if len(rest) > 2 * PIPE_BYTES:
                 rest = rest[:PIPE_BYTES] + rest[-PIPE_BYTES:]
         return bool(rest) and self._matches(rest)

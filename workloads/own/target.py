@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.contract import DEVICE_KINDS, WorkloadError
-from workbench.worker.code import IMPORTING, Code
+from workbench.worker.code import Code
 from workbench.worker.failures import MEMORY_HINT, first_line, is_fatal, is_out_of_memory
 
 START_S = 5e-3  # a first call may take so long for other reasons
@@ -72,13 +72,7 @@ def resolve(code: Code) -> Any:
     with suppress(ImportError):
         importlib.import_module("numpy")
     seed_loaded(code.seed)
-    marker = Path(code.folder, IMPORTING)  # the engine looks for it if time runs out
-    with suppress(OSError):
-        marker.touch()
-    try:
-        module = _module(place, code.directory)
-    finally:
-        marker.unlink(missing_ok=True)
+    module = _module(place, code.directory)
     with user_errors(code.name):
         try:
             return operator.attrgetter(name)(module)

@@ -23,7 +23,7 @@ from .losses import FollowedLoss
 from .script import WITH_LOSS
 from .subject import Subject
 from .target import is_users, unusable, user_errors
-from .tree import Example, are_several, binds, tensors
+from .tree import Example, binds, tensors
 
 Batches = Generator[Any, None, None]
 ENDLESS = 10**12  # samples
@@ -32,10 +32,7 @@ DEFAULT_BATCH = 32  # samples from a data set, where no batch is named
 LOADING = {"batch_size": 1, "num_workers": 0, "pin_memory": False}
 IN_LOADER = "in DataLoader worker process"  # torch/_utils.py, ExceptionWrapper
 NO_BUILDER = f"--train finds no loss in this script or archive: {WITH_LOSS}"
-TAKE_TARGET = "let it take what the module returns and the whole batch, whose target is batch[1]"
 HINT = "define `def loss(output, batch): return F.cross_entropy(output, batch[1])` or the like"
-WRAP_STEP = "wrap it in a module whose `forward(self, batch)` returns its `training_step(batch, 0)`"
-IN_TUPLE = "define `def loss(output): return output[1]` or the like"
 WITH_TARGET = ", and let inputs(batch) return the target too"
 
 
@@ -134,13 +131,14 @@ class TrainingParts:
 
     def loss_on(self, module: Any, batch: Any) -> Any:
         """The loss of `module`; WorkloadError "bad_input" if it is not a scalar."""
-        output = self._output_of(module, batch)
+        example = self.arguments(batch)
+        output = module(*example.args, **example.kwargs)
         if self.is_followed:
             loss = self.loss(output, batch.args[-1])
         elif self._judges_target:
-            loss = self._loss_of(output, self._target(batch), HINT)
+            loss = self._loss_of(output, self._target(batch))
         elif self.judges_batch:
-            loss = self._loss_of(output, as_given(batch), TAKE_TARGET)
+            loss = self._loss_of(output, as_given(batch))
         elif self.loss is not None:
             loss = self.loss(output)
         else:
@@ -151,27 +149,14 @@ class TrainingParts:
         shape = f" of shape {list(loss.shape)}" if isinstance(loss, torch.Tensor) else ""
         where = "its output" if self.loss is None else "its loss function"
         text = f"{where} gives a {type(loss).__name__}{shape}, not a scalar loss"
-        raise self._no_loss(text, IN_TUPLE if self.loss is None and are_several(output) else "")
+        raise self._no_loss(text)
 
-    def _output_of(self, module: Any, batch: Any) -> Any:
-        """The module's output; one that gets a dictionary whole may rather want its entries."""
-        example = self.arguments(batch)
-        try:
-            return module(*example.args, **example.kwargs)
-        except (AttributeError, TypeError):
-            if not (isinstance(batch, Mapping) and example.args):
-                raise
-            names = ", ".join(map(str, batch))
-            hint = f"name the parameters of its forward as a batch does: {names}"
-            with user_errors(self.subject.name, hint):
-                raise
-
-    def _loss_of(self, output: Any, given: Any, hint: str) -> Any:
+    def _loss_of(self, output: Any, given: Any) -> Any:
         """The user's loss; an error of these types suggests that it takes something else."""
         try:
             return self.loss(output, given)
         except (AttributeError, TypeError):
-            with user_errors(f"the loss of {self.subject.name}", hint):
+            with user_errors(f"the loss of {self.subject.name}", HINT):
                 raise
 
     @property
@@ -189,16 +174,12 @@ class TrainingParts:
         given = as_given(batch)
         if isinstance(given, (list, tuple)):
             return given[-1]
-        text = f"its loss takes a target, and a batch is a {type(given).__name__}"
-        named = isinstance(given, Mapping) and given
-        raise self._no_loss(text, HINT.replace("[1]", f"[{list(given)[-1]!r}]") if named else "")
+        raise self._no_loss(f"its loss takes a target, and a batch is a {type(given).__name__}")
 
-    def _no_loss(self, text: str, hint: str = "") -> WorkloadError:
+    def _no_loss(self, text: str) -> WorkloadError:
         if self.subject.code.is_script or self.subject.namespace is None:
             return unusable(text, NO_BUILDER)
-        if self.loss is None and hasattr(self.subject.module, "training_step"):
-            return unusable(text, WRAP_STEP)
-        return unusable(text, hint or (HINT if self.data else HINT + WITH_TARGET))
+        return unusable(text, HINT if self.data else HINT + WITH_TARGET)
 
     def optimiser(self, module: Any, *, fused: bool = False) -> Any:
         """The user's optimiser, else AdamW; WorkloadError if its `fused` form does not exist."""

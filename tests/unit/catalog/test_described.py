@@ -14,7 +14,6 @@ from zoo import ENDLESS, UNPLANNABLE, ZOO
 
 from workbench import catalog
 from workbench.catalog import described
-from workbench.catalog.described import DEADLINE_ENV
 from workbench.contract import Case, Host, WorkloadError
 from workbench.engine.engine import _left_out
 from workbench.planning.cases import fill_cases
@@ -45,7 +44,7 @@ def case(name: str, **changes: object) -> Case:
 @pytest.mark.parametrize("name", UNPLANNABLE)
 def test_a_workload_that_cannot_describe_its_cases_is_refused(name: str, monkeypatch) -> None:
     if name in ENDLESS:
-        monkeypatch.setenv(DEADLINE_ENV, "1")
+        monkeypatch.setattr(described, "DEADLINE_S", 1.0)
     try:
         rows = resolve(Request(workloads=(name,)), {})
         machine, _ = machines.cpu_server()
@@ -192,14 +191,6 @@ def test_an_interrupted_question_ends_its_child(monkeypatch: pytest.MonkeyPatch)
     assert workload.work(case("prints")).items == 1  # what it has answered stays known
     with pytest.raises(WorkloadError):
         workload.work(case("prints", params={"n": 2}))
-
-
-@pytest.mark.parametrize(
-    ("given", "seconds"), [("", 5.0), ("x", 5.0), ("nan", 0.1), ("-1", 0.1), ("inf", 600.0)]
-)
-def test_the_deadline_of_an_answer_has_bounds(monkeypatch, given: str, seconds: float) -> None:
-    monkeypatch.setenv(DEADLINE_ENV, given)
-    assert described._deadline_s() == seconds
 
 
 def test_a_folder_that_cannot_be_looked_at_is_named_and_leaves_the_backends(monkeypatch) -> None:

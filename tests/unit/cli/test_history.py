@@ -89,7 +89,7 @@ def test_a_text_that_is_no_text_matches_nothing() -> None:
     assert "none matches" in done.stderr
 
 
-def test_the_rest_of_a_run_has_time_by_its_weight_and_a_default_budget_may_be_extended(
+def test_the_rest_of_a_run_has_its_share_of_the_time_and_a_default_budget_may_be_extended(
     runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = open_run(str(FIXTURES / "advise-interrupted.jsonl"))
@@ -105,7 +105,7 @@ def test_the_rest_of_a_run_has_time_by_its_weight_and_a_default_budget_may_be_ex
         (runs / "b.jsonl").write_bytes(b"".join(lines))
         done = CliRunner().invoke(cli, ["resume", "b"], catch_exceptions=False)
         assert done.exit_code == 0, done.output
-    assert [request.budget for request in asked] == [14, 14]  # training weighs 1.2 of 2.7
+    assert [request.budget for request in asked] == [12, 12]  # one of three rows
     assert [request.extension_s for request in asked] == [20, 0]
 
 

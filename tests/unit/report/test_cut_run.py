@@ -44,14 +44,6 @@ def test_the_complete_rows_of_an_interrupted_run_are_carried() -> None:
     assert cut.command == ["--quick"]
 
 
-def test_the_other_rows_share_the_budget_by_their_weights() -> None:
-    old = kept("advise-interrupted")
-    cut = CutRun.of(old, version_of(old))
-    (lacking,) = old.report.rows.keys() - cut.carried.keys()
-    weights = {"realtime": 1.0, "branching": 1.0, lacking: 6.0, "without candidates": 9.0}
-    assert cut.weighed(weights).budget_s == round(5 + cut.started.budget_s * 6 / 8)
-
-
 def test_their_events_make_the_same_rows_again() -> None:
     old = kept("advise-interrupted")
     cut = CutRun.of(old, version_of(old))

@@ -121,13 +121,7 @@ def test_a_line_counts_when_its_carriage_return_comes(task_of) -> None:
     task.step()  # the next line would come in a minute
 
 
-def test_a_prompt_counts_before_its_line_ends(task_of) -> None:
-    waits = "import threading; print('ready> ', end='', flush=True); threading.Event().wait(60)"
-    task = task_of(f'-c "{waits}"', until="^ready>")
-    task.step()
-
-
-def test_the_beginning_of_a_line_is_no_prompt(task_of, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_beginning_of_a_line_does_not_count(task_of, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "PIPE_BYTES", len("epoch 1"))
     task = task_of("-c \"print('epoch 10')\"", until="epoch 1$")
     with pytest.raises(WorkloadError, match="it ended without a line"):

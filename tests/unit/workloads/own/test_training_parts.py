@@ -28,7 +28,7 @@ from workbench.worker.code import Code
 from workloads.own import training
 from workloads.own.save import _inputs
 from workloads.own.subject import subject_of
-from workloads.own.training_parts import NO_BUILDER, TAKE_TARGET, TrainingParts, maker_of
+from workloads.own.training_parts import HINT, NO_BUILDER, TrainingParts, maker_of
 from workloads.own.tree import Example
 
 
@@ -106,19 +106,6 @@ def test_a_broken_loss_is_one_line(loss: Any, code: str, message: str, tmp_path:
         examined(one, tmp_path)
     if "not a scalar" in message:
         assert "def loss(output, batch)" in (caught.value.hint or "")
-
-
-def test_a_loss_that_the_output_holds_is_to_be_taken_out(tmp_path: Path) -> None:
-    one = Stub(nn.LSTM(3, 2), torch.ones(BATCH, 3))
-    with fails_with("bad_input", "its output gives a tuple", hint="return output[1]"):
-        examined(one, tmp_path)
-
-
-def test_a_module_with_a_training_step_is_to_be_wrapped(tmp_path: Path) -> None:
-    one = dropped()
-    one.module.training_step, one.functions["loss"] = (lambda batch, place: 0.0), None
-    with fails_with("bad_input", "not a scalar loss", hint="training_step(batch, 0)"):
-        examined(one, tmp_path)
 
 
 def test_what_was_found_is_noted(tmp_path: Path) -> None:
@@ -228,7 +215,7 @@ def test_a_loss_of_the_users_that_expects_the_target_is_explained(tmp_path: Path
 
     with pytest.raises(WorkloadError, match=r"^the loss of .*: TypeError: .*py:\d+\)") as caught:
         examined(supervised(loss=loss), tmp_path)
-    assert (caught.value.code, caught.value.hint) == ("user_code", TAKE_TARGET)
+    assert (caught.value.code, caught.value.hint) == ("user_code", HINT)
 
 
 def test_a_dictionary_goes_to_what_forward_takes() -> None:
@@ -243,9 +230,9 @@ def test_a_dictionary_goes_to_what_forward_takes() -> None:
     assert TrainingParts(Stub(Whole())).arguments(given).args == (given,)
 
 
-def test_a_batch_by_names_that_forward_or_the_loss_cannot_take_has_a_remedy(tmp_path: Path) -> None:
+def test_a_batch_by_names_that_forward_or_the_loss_cannot_take_is_refused(tmp_path: Path) -> None:
     rows = [{"image": torch.ones(3), "label": 1}] * BATCH
-    with fails_with("user_code", "must be Tensor, not dict", hint="a batch does: image, label"):
+    with fails_with("user_code", "must be Tensor, not dict"):
         examined(supervised(dataset=lambda: rows), tmp_path)
 
     class Named(nn.Linear):
@@ -253,7 +240,7 @@ def test_a_batch_by_names_that_forward_or_the_loss_cannot_take_has_a_remedy(tmp_
             return super().forward(image)
 
     one = Stub(Named(3, 2), dataset=lambda: rows, loss=nn.CrossEntropyLoss())
-    with fails_with("bad_input", "a batch is a dict", hint="cross_entropy(output, batch['label'])"):
+    with fails_with("bad_input", "a batch is a dict", hint="def loss(output, batch)"):
         examined(one, tmp_path)
 
 
