@@ -1,6 +1,6 @@
 #!/bin/sh
 # sh .ci/setup.sh [dev|own]: make the virtual environment $VENV ready for this checkout, with the
-# ONNX Runtime for the GPU where an NVIDIA driver answers; EXTRA=cpu or EXTRA=gpu decides otherwise.
+# ONNX Runtime for the GPU where there is one; EXTRA=cpu or EXTRA=gpu decides otherwise.
 # Done at once and without a network if nothing has changed; safe to interrupt and to run twice at
 # the same time.  Speaks on stderr only; what is missing is one line, and pip's output is in a log.
 : "${PYTHON:=python3}" "${VENV:=.venv}"
@@ -13,8 +13,10 @@ install() {
   pip install --no-user --progress-bar off --only-binary :all: --constraint constraints.txt "$@"
 }
 
-driver_answers() {
-  [ -e /proc/driver/nvidia/version ] || nvidia-smi -L >/dev/null 2>&1 </dev/null
+# A driver answers, and PyPI has an onnxruntime-gpu for this processor.
+suits_gpu() {
+  [ "$(uname -m)" = x86_64 ] &&
+    { [ -e /proc/driver/nvidia/version ] || nvidia-smi -L >/dev/null 2>&1 </dev/null; }
 }
 
 # Another Python that is installed, or else where to write its path.
@@ -72,7 +74,7 @@ reason() {
 }
 
 if [ -z "$EXTRA" ]; then
-  if driver_answers; then EXTRA=gpu; else EXTRA=cpu; fi
+  if suits_gpu; then EXTRA=gpu; else EXTRA=cpu; fi
 fi
 case $EXTRA in
   cpu) unwanted=gpu stale=onnxruntime_gpu ;;

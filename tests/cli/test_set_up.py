@@ -160,21 +160,24 @@ def test_what_an_interrupted_set_up_left_is_installed_again(checkout: Checkout) 
 
 
 @pytest.mark.parametrize(
-    ("smi", "extra", "installed"),
+    ("smi", "extra", "processor", "installed"),
     [
-        ("exit 0", "", ".[gpu]"),
-        ("exit 9", "", ".[cpu]"),
-        ("exit 0", "cpu", ".[cpu]"),
-        ("exit 9", "gpu", ".[gpu]"),
+        ("exit 0", "", "x86_64", ".[gpu]"),
+        ("exit 0", "", "aarch64", ".[cpu]"),  # PyPI has no other
+        ("exit 9", "", "x86_64", ".[cpu]"),
+        ("exit 0", "cpu", "x86_64", ".[cpu]"),
+        ("exit 9", "gpu", "aarch64", ".[gpu]"),
     ],
 )
 def test_a_driver_that_answers_chooses_the_gpus_onnx_runtime_unless_told_otherwise(
-    checkout: Checkout, smi: str, extra: str, installed: str
+    checkout: Checkout, smi: str, extra: str, processor: str, installed: str
 ) -> None:
     if DRIVER.exists() and (smi, extra) == ("exit 9", ""):
         pytest.skip("this machine has a driver of its own")
-    (checkout.programs / "nvidia-smi").write_text(f"#!/bin/sh\necho GPU 0; {smi}\n")
-    (checkout.programs / "nvidia-smi").chmod(0o755)
+    for name, does in (("nvidia-smi", f"echo GPU 0; {smi}"), ("uname", f"echo {processor}")):
+        (checkout.programs / name).unlink(missing_ok=True)
+        (checkout.programs / name).write_text(f"#!/bin/sh\n{does}\n")
+        (checkout.programs / name).chmod(0o755)
     code, stdout, lines = checkout.run(EXTRA=extra)
     assert (code, stdout, lines) == (0, ".venv/bin/workbench\n", [])
     assert checkout.asked(f"--editable {installed}") == 1

@@ -24,7 +24,7 @@ ENOUGH_CLOCKS = 4  # minimum readings to judge the spread of clocks
 # A card at full load normally runs at its power limit: recorded, but no reason for a warning.
 NORMAL = frozenset({"sw_power_cap"})
 
-HARDWARE = ("hw_thermal_slowdown", "hw_power_brake_slowdown")
+CAUSES = ("hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown", *NORMAL)
 
 Span = tuple[float, float]  # begin and end on the host's clock, which runs during a pause
 
@@ -107,13 +107,14 @@ class Watched:
         return self._counted() | self._seen()
 
     def _seen(self) -> dict[str, float]:
-        """The share of readings that show a cause for which not every driver has a counter."""
+        """The share of readings that show a cause for which this driver has no counter."""
+        counted = {cause for r in self.readings for cause in r.state.slowed_s or ()}
         found = (state.clock_event_reasons for state in self._busy())
         seen = [causes for causes in found if causes is not None]
         if len(seen) < ENOUGH_CLOCKS:
             return {}
-        shares = {cause: sum(cause in each for each in seen) / len(seen) for cause in HARDWARE}
-        return {cause: share for cause, share in shares.items() if share > 0}
+        shares = {cause: sum(cause in each for each in seen) / len(seen) for cause in CAUSES}
+        return {cause: s for cause, s in shares.items() if s > 0 and cause not in counted}
 
     def _counted(self) -> dict[str, float]:
         """Shares of time for the causes that the driver's counters cover."""

@@ -149,7 +149,7 @@ class GpuReading(msgspec.Struct, frozen=True):
     slowed_s: dict[str, float] | None = None  # cause (heat, power) to seconds slowed so far
     fan_percent: float | None = None  # only in some readings, because the call is slow
     processes: list[GpuProcess] | None = None  # only in some readings, too
-    power_over_s: float | None = None  # seconds that `power_w` is a mean over; 0: instantaneous
+    power_over_s: float | None = None  # seconds before the reading that `power_w` may stand for
     unavailable: dict[str, str] = {}
 
 

@@ -68,7 +68,7 @@ def cpu_as_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setattr(torch.cuda, name, stand_in)
     monkeypatch.setattr(torch, "compile", lambda model, **_: model)
     small = {"SIZES": (16, 32), "MIB": (1, 1024), "LINK_MIB": 1, "WIDTH": 16, "LONG": 8, "STEPS": 3}
-    small |= {"BURST_S": 1e-4, "SUSTAINED_S": 1e-4, "REST_S": 0.0}
+    small |= {"BURST_S": 1e-4, "SUSTAINED_S": 1e-4, "REST_S": 0.0, "LEAD_IN_S": 1e-4}
     for name, value in small.items():
         monkeypatch.setattr(truth, name, value)
     monkeypatch.setattr(serving, "WARM_STEPS", 1)
@@ -101,7 +101,7 @@ def test_the_judge_can_read_what_the_ground_truth_says(tmp_path, capsys) -> None
     silent = {each.id for each in found.values() if "said nothing" in each.answer}
     assert silent == set()
     with_figures = ("products bf16 burst", "memory triad", "W5 cause", "link to host", "W1 cause")
-    for name in (*with_figures, "W2 cause", "M1 eager", "M1 compile", "card L2"):
+    for name in (*with_figures, "W2 cause", "W6", "M1 eager", "M1 compile", "card L2"):
         assert found[name].figure is not None, found[name].answer
     assert found["card L2"].answer == "confirmed: 60"
     assert found["M1 graph"].answer.startswith("not tried: net: ")  # there are no graphs here
@@ -126,7 +126,9 @@ import json, sys
 for line in sys.stdin:
     word, number = line.split()
     steps = [3.0, 2.0] + [1.0] * (int(number) - 2)
-    print(json.dumps(steps if word == "steps" else {"issued_s": 0.01, "done_s": 4.4}), flush=True)
+    print(json.dumps(steps if word == "steps" else {"issued_s": 0.01}), flush=True)
+    if word == "queue":
+        print(json.dumps({"done_s": 4.4}), flush=True)
 """
 
 

@@ -202,6 +202,26 @@ def test_a_clock_that_only_the_power_limit_moved_is_a_healthy_cards(
 
 
 @pytest.mark.parametrize(
+    ("shown", "slowed_s", "expected"),
+    [
+        (["sw_power_cap"], None, []),
+        (["sw_power_cap"], {"sw_power_cap": 7.0}, ["clock_moved"]),  # the counter stands still
+        (["sw_thermal_slowdown"], None, ["gpu_throttled", "clock_moved"]),
+        ([], None, ["clock_moved"]),
+    ],
+)
+def test_without_counters_the_readings_show_what_moved_the_clock(
+    telemetry, script, shown, slowed_s, expected
+) -> None:
+    telemetry.begin()
+    for position, clock in enumerate([1980.0, 1900.0, 1500.0, 1500.0]):
+        state = {"clock_event_reasons": shown, "slowed_s": slowed_s}
+        script.read(10.0 + position, sm_clock_mhz=clock, **state)
+    telemetry.measured(CASE, "cuda:0", 9.0, 14.0)
+    assert codes(telemetry) == expected
+
+
+@pytest.mark.parametrize(
     ("shown", "expected"),
     [(["hw_power_brake_slowdown"], ["gpu_throttled"]), (["hw_slowdown", "gpu_idle"], [])],
 )
@@ -326,7 +346,8 @@ def test_a_mean_power_is_a_cases_own_only_where_the_case_ran_all_that_time(
     telemetry.measured(CASE, "cuda:0", 10.0, 10.2)
     found = telemetry.of_case(CASE, "cuda:0")
     assert (found.readings, found.power_w) == (1, None)
-    script.read(10.9, power_w=600.0, power_over_s=0.0)  # of that moment
+    script.read(10.82, power_w=130.0, power_over_s=0.1)  # perhaps still of the idle card
+    script.read(10.92, power_w=600.0, power_over_s=0.1)
     script.read(12.0, power_w=610.0, power_over_s=1.0)
     telemetry.measured(CASE, "cuda:0", 10.8, 12.0)
     found = telemetry.of_case(CASE, "cuda:0")

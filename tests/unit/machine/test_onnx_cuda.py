@@ -66,6 +66,12 @@ def test_a_card_that_cuda_13_has_no_code_for_gets_a_build_for_cuda_12() -> None:
     assert refused(software("CUDA 12.8", "CUDA 12.6"), here) is None
 
 
+def test_an_arm_processor_is_not_sent_to_a_package_that_does_not_exist() -> None:
+    here = machine()
+    here = replace(here, cpu=replace(here.cpu, architecture="aarch64"))
+    assert onnx_cuda.remedy(here, software("CPU build")).startswith("use torch on this GPU")
+
+
 def test_a_driver_older_than_every_release_has_to_be_updated() -> None:
     assert "update the NVIDIA driver" in onnx_cuda.remedy(machine("11.8"), software())
 

@@ -51,9 +51,9 @@ def test_a_look_at_a_healthy_gpu_is_complete(stub: StubDriver) -> None:
 @pytest.mark.parametrize(
     ("settings", "power_w", "over_s"),
     [
-        ({"NVML_STUB_INSTANT_MW": "612000"}, 612.0, 0.0),
+        ({"NVML_STUB_INSTANT_MW": "612000"}, 612.0, 0.1),
         ({}, 76.5, 1.0),
-        ({"NVML_STUB_MAJOR": "8"}, 76.5, 0.0),  # GA100
+        ({"NVML_STUB_MAJOR": "8"}, 76.5, 0.1),  # GA100
         ({"NVML_STUB": "nvmlDeviceGetCudaComputeCapability=3"}, 76.5, 1.0),
         ({"NVML_STUB": "nvmlDeviceGetPowerUsage=3"}, None, None),
     ],

@@ -171,17 +171,22 @@ def _autocast(facts: CodeFacts, case: Case) -> str:
 
 
 def _graph(setup: list[str], device: str, contexts: str, call: str) -> Lines:
-    """Capture after three calls on a side stream, as torch's notes on CUDA graphs ask."""
+    """Capture after three calls on a side stream, as torch's notes on CUDA graphs ask.
+
+    After a capture that begins in inference mode, older versions of torch fail at a replay outside
+    of it, or at a later capture (pytorch#143777, #166792).
+    """
     captured = [
         f"torch.cuda.set_device({device!r})",
         "stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()",
         "stream.wait_stream(torch.cuda.current_stream())",
-        contexts,
-        "    with torch.cuda.stream(stream):",
+        "with torch.cuda.stream(stream):",
+        f"    {contexts}",
         "        for _ in range(3):",
         f"            {call}",
-        "    torch.cuda.current_stream().wait_stream(stream)",
-        "    with torch.cuda.graph(graph):",
+        "torch.cuda.current_stream().wait_stream(stream)",
+        "with torch.cuda.graph(graph):",
+        f"    {contexts}",
         f"        output = {call}",
     ]
     return Lines(setup + captured, ["# new values: inputs[0].copy_(batch)", "graph.replay()"])

@@ -30,6 +30,8 @@ _POWER_INSTANT = 186  # NVML_FI_DEV_POWER_INSTANT, mW as an unsigned int, for th
 # `_AVERAGED_S` on newer GPUs (nvml.h).
 _GA100 = (8, 0)
 _AVERAGED_S = 1.0
+# A reading of the moment may be this old: A100 and H100 take one each 0.1 s (arXiv:2312.02741).
+_INSTANT_S = 0.1
 _SHARED_MEMORY = "the GPU reports no memory of its own; this is the system memory that it shares"
 
 # nvml.h nvmlClocksEventReason*; the last two only have the older name *ThrottleReason*.
@@ -214,18 +216,18 @@ class NvmlFields:
         return None
 
     def _power(self) -> tuple[float | None, float | None]:
-        """Watts, and the seconds over which they are averaged, 0 if instantaneous."""
+        """Watts, and the seconds before now that they may stand for."""
         values, _ = self._query.ask(("nvmlDeviceGetFieldValues", self._handle, [_POWER_INSTANT]))
         if values is not None and values[0].nvmlReturn == 0:
             milliwatts = values[0].value.uiVal
             if milliwatts not in (0, _NOT_AVAILABLE):
-                return _watts(milliwatts), 0.0
+                return _watts(milliwatts), _INSTANT_S
         watts = self._take("power_w", _Reading("nvmlDeviceGetPowerUsage", convert=_watts))
         if watts is None:
             return None, None
         capability, _ = self._query.ask(("nvmlDeviceGetCudaComputeCapability", self._handle))
         instantaneous = capability is not None and tuple(capability) <= _GA100
-        return watts, 0.0 if instantaneous else _AVERAGED_S
+        return watts, _INSTANT_S if instantaneous else _AVERAGED_S
 
     def _slowed(self) -> dict[str, float] | None:
         """Seconds by cause; each field value has a return code of its own."""

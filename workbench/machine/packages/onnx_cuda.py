@@ -22,6 +22,8 @@ def disagreement(machine: Machine, software: Software) -> str | None:
 
 def remedy(machine: Machine, software: Software) -> str:
     """The command that installs an ONNX Runtime for the driver, the GPUs and maybe torch."""
+    if machine.cpu.architecture == "aarch64":
+        return "use torch on this GPU: PyPI has no onnxruntime-gpu for Arm"
     known = [major(machine.cuda.api_version), _cuda_of("torch", software), max(RELEASES)]
     if any(gpu.visible and gpu.is_below(TURING) for gpu in machine.gpus):
         known.append(min(RELEASES))

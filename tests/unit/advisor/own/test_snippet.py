@@ -205,7 +205,7 @@ def test_a_batch_goes_to_the_gpu_where_the_loss_takes_it() -> None:
         ("tf32", None, "matmul.allow_tf32 = True"),
         ("fp32", None, "cudnn.allow_tf32 = False"),
         ("bf16", None, 'torch.autocast("cuda", dtype=torch.bfloat16)'),
-        ("fp32", "graph", "graph.replay()"),
+        ("fp32", "graph", "\nwith torch.cuda.graph(graph):\n    with torch.inference_mode():\n"),
         ("bf16", "graph", "dtype=torch.bfloat16, cache_enabled=False)"),
     ],
 )
