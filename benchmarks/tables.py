@@ -1,4 +1,4 @@
-"""Runs the commands named in docs/workloads.md and inserts their output below them.
+"""Runs the commands named in docs/workloads.md and inserts their output, without its warnings.
 
 `make tables`, or `python benchmarks/tables.py [WORD...]` for the commands that contain a word.
 One at a time, so that nothing disturbs them.
@@ -13,6 +13,7 @@ from pathlib import Path
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "workloads.md"
 BLOCK = re.compile(r"<!-- \$ (?P<command>.+?) -->\n.*?<!-- end -->", re.DOTALL)
+WARNINGS = re.compile(r"^! warning .*\n(?: {12}.*\n)*", re.MULTILINE)  # a third of the lines
 
 
 def output_of(command: str) -> str:
@@ -30,7 +31,7 @@ def output_of(command: str) -> str:
         )
     if done.returncode not in (0, 1):
         raise SystemExit(f"{command} ended with {done.returncode}")
-    return done.stdout.rstrip()
+    return WARNINGS.sub("", done.stdout).rstrip()
 
 
 def main() -> None:

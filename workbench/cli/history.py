@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import re
+import shutil
 import sys
 from collections.abc import Sequence
 from datetime import datetime
@@ -227,10 +228,14 @@ def export(run: str, svg: str | None, anonymize: bool, **files: str | None) -> N
         else:
             output.write(content + b"\n")
     if folder is not None:
-        folder.mkdir()
         plots = [plot for section in sections(report) for plot in section.plots]
-        for number, plot in enumerate(plots, 1):
-            replace(folder / f"plot-{number:02}.svg", svg_file(plot).encode())
+        folder.mkdir()
+        try:
+            for number, plot in enumerate(plots, 1):
+                replace(folder / f"plot-{number:02}.svg", svg_file(plot).encode())
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
 
 
 for name, text in FILES.items():

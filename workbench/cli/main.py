@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import get_completion_class
 
 from .. import __version__
 from ..engine.exit_codes import CUT_SHORT, FAILED, USAGE
@@ -71,6 +72,9 @@ def main(arguments: list[str] | None = None) -> None:
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # as stderr has it
     if os.path.expanduser("~") == "~":  # noqa: PTH111 - Path.home() would raise
         os.environ["HOME"] = "/"  # as in containers
+    shell, _, wanted = os.environ.get("_WORKBENCH_COMPLETE", "bash_source").partition("_")
+    if get_completion_class(shell) is None or wanted not in ("source", "complete"):
+        fail("_WORKBENCH_COMPLETE is bash_source, zsh_source or fish_source", USAGE)
     try:
         cli.main(arguments, standalone_mode=False)
     except click.exceptions.Exit as ended:
@@ -79,7 +83,7 @@ def main(arguments: list[str] | None = None) -> None:
         fail(f"{error.format_message()}{hint_of(error, arguments or sys.argv)}", USAGE)
     except (UsageError, JournalError, WorkloadError) as error:
         hint = getattr(error, "hint", None)
-        fail(f"{error} ({hint})" if hint else str(error), USAGE)
+        fail(f"{error} ({hint})" if hint else str(error), FAILED if is_full(error) else USAGE)
     except (KeyboardInterrupt, click.Abort):
         sys.exit(CUT_SHORT)
     except ReaderGone:
@@ -100,6 +104,13 @@ def hint_of(error: click.ClickException, words: list[str]) -> str:
     if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument):
         return " It comes before the options."  # one of them may have taken it
     return ""
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Whether a full disk caused `error`, which is no fault of the command line."""
+    while error is not None and getattr(error, "errno", None) not in NO_ROOM:
+        error = error.__context__
+    return error is not None
 
 
 def refuse(error: OSError) -> None:

@@ -166,7 +166,7 @@ def check_value(parameter: click.Parameter, value: object) -> None:
     """Raise UsageError for an empty text, also one of commas alone, and for NaN and infinity."""
     if parameter.type is click.UNPROCESSED:
         return
-    name = "".join(letter for letter in str(parameter.metavar) if letter not in "[].")
+    name = str(parameter.metavar).translate({ord("["): None, ord("]"): None}).removesuffix("...")
     if isinstance(parameter, click.Option):
         name = parameter.opts[0]
     if isinstance(value, str) and not value.strip(" ,"):

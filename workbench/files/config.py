@@ -1,6 +1,8 @@
 """The user's settings: `workbench/config.toml` in the config folder, one line for each key."""
 
+import fcntl
 import json
+import os
 import re
 from contextlib import suppress
 from pathlib import Path
@@ -61,16 +63,21 @@ def assign(key: str, text: str | None) -> None:
     """Set a key to the value that a user typed, or remove it (None); other lines stay unchanged."""
     if key not in KEYS:
         raise ConfigError(_complaint(key))
-    top, *tables = re.split(r"^(?=\s*\[)", _text(), maxsplit=1, flags=re.MULTILINE)
-    # A list may span several lines.
-    others = re.sub(rf"^\s*{key}\s*=\s*(\[[^\]]*\].*|.*)\n?", "", top, flags=re.MULTILINE)
-    content = "".join([others, *tables])
-    if text is not None:
-        content = f"{key} = {json.dumps(_value(key, text), ensure_ascii=False)}\n{content}"
-    _parsed(content)
+    line = "" if text is None else f"{key} = {json.dumps(_value(key, text), ensure_ascii=False)}\n"
     try:
         path().parent.mkdir(parents=True, exist_ok=True)
-        replace(resolved(path()), content.encode())
+        folder = os.open(path().parent, os.O_RDONLY)
+        try:
+            with suppress(OSError):  # a network disk may have no locks
+                fcntl.flock(folder, fcntl.LOCK_EX)  # each change replaces the whole file
+            top, *tables = re.split(r"^(?=\s*\[)", _text(), maxsplit=1, flags=re.MULTILINE)
+            # A list may span several lines.
+            before = rf"^\s*{key}\s*=\s*(\[[^\]]*\].*|.*)\n?"
+            content = "".join([line, re.sub(before, "", top, flags=re.MULTILINE), *tables])
+            _parsed(content)
+            replace(resolved(path()), content.encode())
+        finally:
+            os.close(folder)
     except OSError as error:
         raise ConfigError(f"{path()} cannot be written: {error.strerror}") from None
 

@@ -169,3 +169,14 @@ def test_bash_itself_completes_a_run(tmp_path: Path, state: Path) -> None:
         _workbench_completion workbench; printf '%s\\n' "${{COMPREPLY[@]}}" """
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60)
     assert (done.stdout.split(), done.stderr) == (NEWEST_FIRST[1:], "")
+
+
+@pytest.mark.parametrize("wrong", ["bogus", "bash_sorce", "source"])
+def test_a_wrong_value_is_one_line(wrong: str, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.setenv("_WORKBENCH_COMPLETE", wrong)
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == (
+        "workbench: _WORKBENCH_COMPLETE is bash_source, zsh_source or fish_source\n"
+    )

@@ -2,14 +2,18 @@
 
 import os
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from threading import Barrier, BrokenBarrierError
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
 
 from workbench.cli.launch import _engine, with_settings
-from workbench.cli.main import cli
+from workbench.cli.main import cli, main
 from workbench.files import config
 from workbench.planning.usage import UsageError
 
@@ -159,3 +163,28 @@ def test_a_recorded_command_runs_again_in_an_engine() -> None:
 def test_a_recorded_command_with_half_a_quote_is_left_to_the_engine_to_refuse() -> None:
     half = "workbench run 'matmul"
     assert _engine(half)._argv[-3:] == [half, "--jsonl", "--control"]
+
+
+def test_two_changes_at_once_both_stay(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, both = config._text, Barrier(2)
+
+    def waiting() -> str:
+        text = read()
+        with suppress(BrokenBarrierError):  # the second cannot read before the first has written
+            both.wait(0.2)
+        return text
+
+    with monkeypatch.context() as patched, ThreadPoolExecutor() as pool:
+        patched.setattr(config, "_text", waiting)
+        assert [*pool.map(config.assign, ("theme", "budget"), ("nord", "30"))] == [None, None]
+    assert config.load()[0] == {"theme": "nord", "budget": 30.0}
+
+
+def test_a_full_disk_is_no_wrong_use(file: Path, monkeypatch, capsys) -> None:
+    full = Mock(side_effect=OSError(28, "No space left on device"))
+    monkeypatch.setattr(config, "replace", full)
+    with pytest.raises(SystemExit) as ended:
+        main(["config", "set", "budget", "30"])
+    assert ended.value.code == 1
+    said = f"workbench: {file} cannot be written: No space left on device\n"
+    assert capsys.readouterr().err == said

@@ -1,6 +1,7 @@
 """`workbench export`: where the files go, and the one line for each bad request."""
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import builders
 import pytest
@@ -65,3 +66,11 @@ def test_a_run_without_measurements_leaves_no_file(tmp_path: Path) -> None:
     empty.write_bytes(encode(builders.eventful()[0]) + b"\n")
     assert "has no measurements" in refused(empty, "--html", page)
     assert not page.exists()
+
+
+def test_plots_that_cannot_all_be_written_leave_no_folder(run, tmp_path, monkeypatch) -> None:
+    plots, full = tmp_path / "plots", OSError(28, "No space left on device")
+    monkeypatch.setattr("workbench.cli.history.replace", Mock(side_effect=[None, full]))
+    done = CliRunner().invoke(cli, ["export", str(run), "--svg", str(plots)])
+    assert done.exception is full
+    assert not plots.exists()

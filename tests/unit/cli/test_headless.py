@@ -94,6 +94,10 @@ def test_a_row_without_a_measurement_is_named_with_its_reason() -> None:
     assert [why for _, why in unmeasured(found)] == [
         "nothing was measured for row: no time was left for its turn - raise --budget"
     ]
+    row = found.rows["row"]
+    row.plan = replace(row.plan, workload="own", title="model:build")
+    ((_, why),) = unmeasured(found)
+    assert why.startswith("nothing was measured for model:build: ")
 
 
 @pytest.mark.parametrize(("is_logged", "lines"), [(True, 0), (False, 1)])

@@ -53,6 +53,7 @@ def test_numbers_are_finite(option: str, value: str) -> None:
         (["open", ""], "RUN"),
         (["export", ""], "RUN"),
         (["compare", "", "last"], "A B C"),
+        (["model", ""], "M.onnx"),
         (["--device", "", "--json"], "--device"),
         (["detect", "--python", ""], "--python"),
         (["doctor", "--python", ""], "--python"),
@@ -61,7 +62,7 @@ def test_numbers_are_finite(option: str, value: str) -> None:
     ],
 )
 def test_names_and_the_other_commands_too(arguments: list[str], name: str) -> None:
-    rest = "" if arguments[0] == "export" else ", or leave it out"
+    rest = "" if arguments[0] in ("export", "model") else ", or leave it out"
     assert refused(*arguments) == f"{name} is empty: name a value{rest}"
 
 
