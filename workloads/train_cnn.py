@@ -7,7 +7,7 @@ from typing import Any
 from workbench.contract import Accuracy, Case, Host, Parameter, Setup, Task, Work, Workload
 from workbench.worker.libraries import np, torch
 
-from ._shared import digits
+from ._shared import optdigits
 from ._shared.network import CONVOLUTIONS, convnet_multiplications, untrained_convnet
 from ._shared.torch_task import module
 from ._shared.training import CONVOLVING, IGNORED, compare, loader, require_shared_memory
@@ -81,15 +81,15 @@ class PictureStream:
     """
 
     def __init__(self, batch: int, image: int, seed: int) -> None:
-        images, labels = digits.load()
-        self.images, self.labels = images[: digits.TRAINING], labels[: digits.TRAINING]
+        images, labels = optdigits.load()
+        self.images, self.labels = images[: optdigits.TRAINING], labels[: optdigits.TRAINING]
         self.batch, self.image, self.seed = batch, image, seed
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
         """Pictures in FP32 (batch, 3, image, image), and their labels (batch)."""
         rng = np.random.default_rng((self.seed, index))
         chosen = rng.integers(0, len(self.images), self.batch)
-        return digits.photographs(self.images[chosen], self.image, rng), self.labels[chosen]
+        return optdigits.photographs(self.images[chosen], self.image, rng), self.labels[chosen]
 
 
 class ConvNetTraining(FedTraining):

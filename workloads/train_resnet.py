@@ -6,7 +6,7 @@ from typing import Any
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Work, Workload
 from workbench.worker.libraries import nn, np, torch
 
-from ._shared import digits
+from ._shared import optdigits
 from ._shared.network import CLASSES, he
 from ._shared.torch_task import initialise, to_device
 from ._shared.training import CONVOLVING, TrainingTask, compare, require_batch, shuffled_batches
@@ -76,10 +76,10 @@ class ResnetTraining(TrainingTask):
         super().__init__(case)
         self.blocks, self.seed = int(case.params["blocks"]), setup.seed
         with setup.phase("build"):
-            images, labels = digits.load()
-            chosen = np.arange(POOL) % digits.TRAINING
+            images, labels = optdigits.load()
+            chosen = np.arange(POOL) % optdigits.TRAINING
             rng = np.random.default_rng(setup.seed)
-            self.pictures = torch.from_numpy(digits.photographs(images[chosen], SIDE, rng))
+            self.pictures = torch.from_numpy(optdigits.photographs(images[chosen], SIDE, rng))
             self.labels = torch.from_numpy(labels[chosen])
             network = resnet(self.blocks, self.seed)
         self.pictures, self.labels = to_device(setup, case, self.pictures, self.labels)

@@ -11,7 +11,7 @@ from tasks import losses
 
 from workbench.contract import Case, Setup
 from workloads import digits
-from workloads._shared.digits import TRAINING
+from workloads._shared.optdigits import TRAINING
 from workloads.digits import pictures
 from workloads.digits_to_accuracy import WORKLOAD as FIT
 from workloads.forest import WORKLOAD as FOREST
