@@ -147,7 +147,9 @@ class Probe:
         self.expected = project(a, project(b, self.vectors))
         # A single sum may cancel by chance, so its error is judged by the size it usually has.
         norms = [float(np.linalg.norm(array)) for array in (a, b, self.vectors)]
-        self.scale = max(float(np.linalg.norm(self.expected)), prod(norms) / sqrt(b.size))
+        # A product of zeros, which INT8 draws for n=1, has no size: then any other answer is wrong.
+        scales = float(np.linalg.norm(self.expected)), prod(norms) / sqrt(b.size)
+        self.scale = max(*scales, np.finfo(float).tiny)
 
     def check(self, case: Case, product: Any) -> Accuracy:
         """Check `product`, (batch,) m x n, against the limit of the case's precision."""
