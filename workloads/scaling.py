@@ -13,8 +13,10 @@ from workbench.contract import (
     Case,
     DeviceTimer,
     Host,
+    Operator,
     Parameter,
     ParameterValues,
+    Profile,
     Setup,
     Task,
     Variant,
@@ -197,6 +199,17 @@ class DataParallel(Task):
     def loss(self) -> float | None:
         losses = self.ask("loss")
         return None if losses[0] is None else sum(losses) / len(losses)
+
+    def profile(self, steps: int) -> Profile:
+        """Rank 0's, while the others take the same steps."""
+        first, *others = self.members
+        order = {"op": "do", "case": self.case.id, "name": "profiled", "steps": steps}
+        for _ in range(steps):
+            self.group.tell(others, op="queue", case=self.case.id, name="step")
+        (found,) = self.group.ask([first], **order)
+        self.finish()
+        operators = [Operator(**each) for each in found.pop("operators")]
+        return Profile(operators=operators, **found)
 
     def metrics(self) -> dict[str, float]:
         """Bus bandwidth, and the share of a step spent synchronising, from the preparation."""

@@ -3,6 +3,7 @@
 import hashlib
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 from statistics import median
 from typing import Any
@@ -93,6 +94,9 @@ class Replica(TrainingTask):
 
         unit = 1 if sys.platform == "darwin" else 1024  # getrusage(2)
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+    def profiled(self, steps: int) -> dict[str, Any]:
+        return asdict(self.profile(steps))
 
     def all_reduce_s(self) -> float:
         """Median seconds of an all-reduce of as many bytes as the gradient has."""
