@@ -83,8 +83,9 @@ def summary(outputs: Sequence[OutputAccuracy], metric: str) -> float:
 
 def differing(answer: Array, reference: Array) -> float:
     """The share of rows whose largest entry changes; 0 without rows, as where nothing is found."""
-    changed = np.argmax(answer, axis=-1) != np.argmax(reference, axis=-1)
-    return float(np.mean(changed)) if changed.size else 0.0
+    if not reference.size:
+        return 0.0
+    return float(np.mean(np.argmax(answer, axis=-1) != np.argmax(reference, axis=-1)))
 
 
 def has_classes(reference: Array) -> bool:
