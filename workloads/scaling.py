@@ -69,10 +69,8 @@ class Scaling(Workload):
     )
 
     def tuning_values(self, parameter: str, host: Host, device_kind: str) -> ParameterValues:
-        """The number of cores, GPUs or ranks of a launcher, and the powers of two below it.
-
-        The largest is first: smaller worlds are groups among its ranks.
-        """
+        """The number of cores, GPUs or ranks of a launcher, and the powers of two below it.  The
+        largest is first: smaller worlds are groups among its ranks."""
         launch = launch_of(os.environ)
         most = host.gpus if device_kind == "gpu" else min(host.cores, MOST_CPU_RANKS)
         if launch is not None:

@@ -24,10 +24,8 @@ LIMITS = {"fp32": 1e-2, "tf32": 0.1, "bf16": 0.3, "fp16": 0.1}
 
 
 class TrainCnn(Workload):
-    """SGD with momentum on coloured, randomly cropped pictures of real digits, made on the fly.
-
-    A step fetches a batch, moves it to the device, and does forward, backward and the update.
-    """
+    """SGD with momentum on coloured, randomly cropped pictures of real digits, made on the fly.  A
+    step fetches a batch, moves it to the device, and does forward, backward and the update."""
 
     name = "train_cnn"
     title = "Conv net training from a stream"
@@ -75,10 +73,8 @@ class TrainCnn(Workload):
 
 
 class PictureStream:
-    """An endless data set: batch number `index` is made when a loader asks for it.
-
-    Each batch has its own random generator, so the stream is the same for any number of loaders.
-    """
+    """An endless data set: batch number `index` is made when a loader asks for it.  Each batch has
+    its own random generator, so the stream is the same for any number of loaders."""
 
     def __init__(self, batch: int, image: int, seed: int) -> None:
         images, labels = optdigits.load()
@@ -114,11 +110,8 @@ class ConvNetTraining(FedTraining):
         self.workers = workers if workers > 1 else 0
 
     def check(self) -> Accuracy:
-        """Compare loss and gradient of a few pictures at the initial weights with float64.
-
-        The rest of a full batch passes through the network without counting, so the kernels are
-        those of timed steps.
-        """
+        """Compare loss and gradient of a few pictures at the initial weights with float64.  The
+        rest of the batch passes through uncounted, so the kernels are those of timed steps."""
         pictures, labels = self.pictures[0]
         counted = labels.copy()
         counted[CHECKED:] = IGNORED

@@ -24,10 +24,8 @@ LIMITS = {"fp32": 2e-2, "tf32": 0.25, "bf16": 0.5, "fp16": 0.25}
 
 class TrainResnet(Workload):
     """The CIFAR network of He et al. 2016, section 4.2, with 6 x `blocks` + 2 layers of weights.
-
-    Where size and channels change, the shortcut is a 1 x 1 convolution.  Shuffled batches come
-    from 4,096 coloured pictures (3, 32, 32) of real digits.  SGD with momentum.
-    """
+    Where size and channels change, the shortcut is a 1 x 1 convolution.  Shuffled batches come from
+    4,096 coloured pictures (3, 32, 32) of real digits.  SGD with momentum."""
 
     name = "train_resnet"
     title = "Residual network training"
@@ -127,10 +125,8 @@ def convolutions(blocks: int) -> Iterator[tuple[int, int, int, int]]:
 
 
 def resnet(blocks: int, seed: int) -> Any:
-    """The network in FP32 on the CPU: pictures (batch, 3, 32, 32) to logits (batch, 10).
-
-    He initialisation; the scales of BatchNorm are one, all biases zero.
-    """
+    """The network in FP32 on the CPU: pictures (batch, 3, 32, 32) to logits (batch, 10).  He
+    initialisation; the scales of BatchNorm are one, all biases zero."""
 
     def convolution(inputs: int, outputs: int, kernel: int, stride: int) -> list[Any]:
         padding = kernel // 2

@@ -14,10 +14,7 @@ LONGEST_LINE = 4000  # characters
 
 
 def say(line: str) -> None:
-    """Write a line to stderr.
-
-    A reader that is gone ends a run; other errors of a log do not.
-    """
+    """Write a line to stderr.  A reader that is gone ends a run; other errors of a log do not."""
     try:
         sys.stderr.write(shown(line, LONGEST_LINE) + "\n")
         sys.stderr.flush()

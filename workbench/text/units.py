@@ -70,10 +70,8 @@ def clock(seconds: float) -> str:
 
 
 def rate(value: float | None, unit: str, like: float | None = None) -> str:
-    """`412 GFLOP/s`, `18.2 GB/s`; plain counts below a million: `12,300 samples/s`.
-
-    It has the prefix of the rate `like`, unless it is less than a thousandth of that.
-    """
+    """`412 GFLOP/s`, `18.2 GB/s`; plain counts below a million: `12,300 samples/s`.  It has the
+    prefix of the rate `like`, unless it is less than a thousandth of that."""
     if value is None:
         return NOT_AVAILABLE
     unit = "B/s" if unit == "bytes/s" else unit

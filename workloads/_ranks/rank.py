@@ -88,11 +88,9 @@ class Follower:
 
 
 def main(arguments: list[str]) -> None:
-    """Serve a worker until it ends.
-
-    A child of the worker gets `FD ADDRESS`.  A launcher's rank gets `FD`: it finds the worker
-    through torch's store, and passes its connection on to the process that waits on FD.
-    """
+    """Serve a worker until it ends.  A child of the worker gets `FD ADDRESS`.  A launcher's rank
+    gets `FD`: it finds the worker through torch's store, and passes its connection on to the
+    process that waits on FD."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the engine handles Ctrl-C
     bind_near(f"cuda:{os.environ.get('LOCAL_RANK')}")  # rank 0's worker may be near another GPU
     os.environ["TORCH_NCCL_ENABLE_MONITORING"] = "0"  # torch would end a frozen rank as a hung one

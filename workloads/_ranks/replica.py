@@ -72,10 +72,8 @@ class Replica(TrainingTask):
         self.finish()
 
     def trial(self, samples: int) -> dict[str, Any]:
-        """One step on the first `samples` of this share, which is then undone.
-
-        Returns some of every tensor's gradient and a digest of the new weights.
-        """
+        """One step on the first `samples` of this share, which is then undone.  Returns some of
+        every tensor's gradient and a digest of the new weights."""
         self.update((self.data[:samples], self.labels[:samples]))
         gradient = torch.cat([sampled(p.grad.ravel()) for p in self.network.parameters()])
         digest = hashlib.sha256()
@@ -121,10 +119,8 @@ def checked(case: Case) -> int:
 
 
 def judge(case: Case, seed: int, trials: Sequence[dict[str, Any]]) -> Accuracy:
-    """Compare the averaged gradient in the ranks' `trials` with that of all samples in float64.
-
-    If the ranks' weights differ after the step, the error is 1.
-    """
+    """Compare the averaged gradient in the ranks' `trials` with that of all samples in float64.  If
+    the ranks' weights differ after the step, the error is 1."""
     world, share = world_of(case), (case.batch or 1) // world_of(case)
     rows = (np.arange(world)[:, None] * share + np.arange(checked(case))).ravel()
     few = (torch.from_numpy(part[rows]) for part in drawn(case, seed))

@@ -69,10 +69,8 @@ def activation_ranges(
     file: Path, samples: Iterable[Sequence[Any]], method: str = "minmax", types: Sequence[str] = ()
 ) -> Ranges:
     """The range of each tensor by its name, over `samples` of arrays in the order of the inputs.
-
     `types` are the operators whose tensors count, by default all.  Tensors that are empty or not
-    finite have no range and stay in FP32.
-    """
+    finite have no range and stay in FP32."""
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
         calibrator = quantization.create_calibrator(
             str(file),
@@ -104,10 +102,8 @@ def static(
     **options: Any,
 ) -> bytes:
     """`model` (not changed) in QDQ form: ONNX Runtime fuses the pairs into integer kernels.
-
     `types` are the operators to quantise, `only` the names of the nodes if not all of those;
-    `options` are ONNX Runtime's own.
-    """
+    `options` are ONNX Runtime's own."""
     kinds, calibrate = quantization.QuantType, quantization.calibrate
     limits = {  # in the tensor's own type, which its scale takes too
         name: calibrate.TensorData(lowest=np.array(low, kind), highest=np.array(high, kind))
@@ -132,9 +128,7 @@ def static(
 
 def dynamic(file: Path, recipe: Recipe, types: Sequence[str] = (), **options: Any) -> bytes:
     """The model in `file` with weights in INT8, and activations that are quantised in each call.
-
-    `types` are the operators to quantise, by default all that the tool knows.
-    """
+    `types` are the operators to quantise, by default all that the tool knows."""
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
         result = Path(folder, "result.onnx")
         quantization.quantize_dynamic(
@@ -159,11 +153,9 @@ def halved(model: bytes) -> bytes:
 
 
 def in_order(model: Any) -> bytes:
-    """`model` serialised with each node after those it reads from, since the tools append nodes.
-
-    A model with subgraphs stays as it is: their sorting does not see what a subgraph reads, and
-    ONNX Runtime loads either order.
-    """
+    """`model` serialised with each node after those it reads from, since the tools append nodes.  A
+    model with subgraphs stays as it is: their sorting does not see what a subgraph reads, and ONNX
+    Runtime loads either order."""
     attributes = (attribute for node in model.graph.node for attribute in node.attribute)
     if not any(attribute.HasField("g") for attribute in attributes):
         quantization.onnx_model.ONNXModel(model).topological_sort()

@@ -189,9 +189,7 @@ def _run_s(original: Original, sample: Mapping[str, Array]) -> tuple[float, list
 
 def _undefined(names: Sequence[str], reference: Samples) -> str | None:
     """The first output that nothing can be compared with: one with NaN, or with infinity only.
-
-    Single infinities are fine, such as those behind a mask.
-    """
+    Single infinities are fine, such as those behind a mask."""
     for name, arrays in zip(names, zip(*reference, strict=True), strict=True):
         for array in (each for each in arrays if each.dtype.kind == "f" and each.size):
             if np.isnan(array).any() or np.isinf(array).all():

@@ -187,10 +187,8 @@ def _drop_weights(proto: Any) -> None:
 
 
 class Original:
-    """The untouched file run by ONNX Runtime on the CPU: the reference for all variants.
-
-    Graph optimisations are off, so the reference is what the file says.
-    """
+    """The untouched file run by ONNX Runtime on the CPU: the reference for all variants.  Graph
+    optimisations are off, so the reference is what the file says."""
 
     def __init__(self, file: Path) -> None:
         self._name = file.name

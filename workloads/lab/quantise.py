@@ -107,11 +107,9 @@ def static(model: Any, found: Ranges, recipe: Recipe, only: Sequence[str] = ()) 
 
 
 def ranges(folder: Path, method: str, left_out: int | None = None) -> Ranges:
-    """The range of each tensor over the calibration inputs, kept in `folder`.
-
-    Ranges hold for every scope, type and set of excluded nodes, since all of those quantise
-    tensors of the same prepared model.  One of the folds may be left out.
-    """
+    """The range of each tensor over the calibration inputs, kept in `folder`.  Ranges hold for
+    every scope, type and set of excluded nodes, since all of those quantise tensors of the same
+    prepared model.  One of the folds may be left out."""
     file = folder / f"ranges-{method}-{left_out}.json"
     if not file.exists():
         inputs = samples.read(folder / samples.CALIBRATION)
@@ -125,11 +123,9 @@ def ranges(folder: Path, method: str, left_out: int | None = None) -> Ranges:
 
 
 def integer_share(made: bytes, folder: Path) -> float:
-    """The share of multiply-adds in INT8, 0 to 1, in the graph that ONNX Runtime runs.
-
-    A quantised weight counts only where an integer kernel reads it: pairs without a kernel are
-    computed in FP32, at a higher cost than before.
-    """
+    """The share of multiply-adds in INT8, 0 to 1, in the graph that ONNX Runtime runs.  A quantised
+    weight counts only where an integer kernel reads it: pairs without a kernel are computed in
+    FP32, at a higher cost than before."""
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         file = Path(scratch, "optimised.onnx")
         # All optimisations would change the layout of products and rename their weights.
