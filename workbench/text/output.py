@@ -42,8 +42,7 @@ def terminal_width() -> int | None:
 
 
 def put(parts: Iterable[str | bytes]) -> None:
-    """Write to stdout, text in its encoding, and leave nothing in its buffer, whose flush at exit
-    could block."""
+    """Write to stdout, text in its encoding, past its buffer, whose flush at exit could block."""
     sys.stdout.flush()
     encoding, errors = sys.stdout.encoding, sys.stdout.errors or "strict"
     for part in chain(parts, ["\n"]):

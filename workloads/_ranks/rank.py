@@ -50,8 +50,7 @@ class Follower:
     def open(
         self, case: dict[str, Any], world: int, threads: list[int], seed: int
     ) -> dict[str, float] | None:
-        """Prepare this rank's part in a case; returns the seconds of its phases, None without a
-        part."""
+        """Prepare this rank's part in a case; returns the seconds of its phases, if it has one."""
         from .replica import Replica  # torch is loaded now: see `libraries`
 
         # Collective: ranks without a part must call it too.

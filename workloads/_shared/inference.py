@@ -1,8 +1,7 @@
 """Inference of one network by every backend, from input on the host to answer on the host.
 
 Phases: "build" makes (and quantises) the model.  "compile" opens the session of ONNX Runtime or
-OpenVINO, which optimises its graph, or calls torch.compile.  "transfer" moves a torch model's
-weights to a GPU.
+OpenVINO, which optimises its graph, or calls torch.compile.  "transfer" moves weights to a GPU.
 """
 
 from abc import abstractmethod

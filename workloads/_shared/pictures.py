@@ -125,8 +125,7 @@ def normalise(pixels: Any) -> Any:
 
 def bilinear(size: int, target: int) -> Any:
     """The weights (target, size) of bilinear resizing with antialiasing: a triangle, as wide as the
-    source pixels that a target pixel covers and at least one to each side, cut off at the edges and
-    normalised."""
+    source pixels that a target pixel covers, but at least one to each side, and normalised."""
     scale = size / target
     centres = (np.arange(target) + 0.5) * scale
     distance = np.abs(np.arange(size) + 0.5 - centres[:, None]) / max(scale, 1.0)

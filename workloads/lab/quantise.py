@@ -23,9 +23,8 @@ PRODUCTS = ("Conv", "MatMul", "Gemm")
 ABSORBED = ("Clip", "Relu")  # become part of the product before them
 FOLDS = 3  # parts of few inputs, each judged by ranges from the others
 HISTOGRAM_SAMPLES = 32  # inputs that fill histograms: each keeps every tensor in memory
-# Operators between products that have an integer kernel: a chain of these stays in INT8.  Not
-# among them: softmax and norms, which 256 steps are too coarse for, and ConvTranspose, which has no
-# integer kernel.
+# Operators between products that have an integer kernel, as ConvTranspose has not: a chain of these
+# stays in INT8.  Softmax and norms are not among them, since 256 steps are too coarse for those.
 BETWEEN = (
     "Add", "AveragePool", "Clip", "Concat", "Flatten", "Gather", "GlobalAveragePool", "LeakyRelu",
     "MaxPool", "Mul", "Pad", "Relu", "Reshape", "Resize", "Sigmoid", "Slice", "Split", "Squeeze",
