@@ -15,7 +15,7 @@ from .errors import bad_model, clear_errors, one_line
 from .inputs import CHECK_SHARE, Chosen, samples_in
 from .load import Loaded, Original, load
 from .samples import Samples
-from .shapes import Axis, Input, Shapes, Sizes, ports as ports_of, possible_sizes
+from .shapes import Axis, Input, Shapes, Sizes, batch_keys, ports as ports_of, possible_sizes
 from .values import Maker
 
 SAMPLES = 8  # random inputs to check on, and as many to calibrate with
@@ -70,6 +70,9 @@ def inspect(
             chosen = _random(original, loaded.proto, ports, possible, seed)
         reference, step_s = _reference(original, chosen, loaded.proto, is_random=inputs is None)
         _write(chosen, reference, Path(folder), given)
+        is_sure = batch or given or batch_keys(ports) or chosen.sizes.batch == 1
+        if not (is_sure or any(each.shape[:1] == (chosen.sizes.batch,) for each in reference[0])):
+            chosen.sizes.batch = None  # a fixed first axis that no output has is no batch
         return {
             **_facts(loaded, ports, chosen, dict(zip(original.outputs, reference[0], strict=True))),
             "uncompared": original.uncompared,
