@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from functools import partial
+from math import isfinite
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -69,8 +70,8 @@ def activation_ranges(
     file: Path, samples: Iterable[Sequence[Any]], method: str = "minmax", types: Sequence[str] = ()
 ) -> Ranges:
     """The range of each tensor by its name, over `samples` of arrays in the order of the inputs.
-    `types` are the operators whose tensors count, by default all.  Tensors that are empty or not
-    finite have no range and stay in FP32."""
+    `types` are the operators whose tensors count, by default all.  The range of an empty tensor is
+    not finite."""
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
         calibrator = quantization.create_calibrator(
             str(file),
@@ -87,9 +88,8 @@ def activation_ranges(
         collected = calibrator.compute_data()
     ends = {name: [np.asarray(end) for end in data.range_value] for name, data in collected.items()}
     return {
-        name: (float(low.min()), float(high.max()), low.dtype.name)
+        name: (float(low.min(initial=np.inf)), float(high.max(initial=-np.inf)), low.dtype.name)
         for name, (low, high) in ends.items()
-        if low.size and high.size and np.isfinite(low).all() and np.isfinite(high).all()
     }
 
 
@@ -108,7 +108,20 @@ def static(
     limits = {  # in the tensor's own type, which its scale takes too
         name: calibrate.TensorData(lowest=np.array(low, kind), highest=np.array(high, kind))
         for name, (low, high, kind) in found.items()
+        if isfinite(low) and isfinite(high)
     }
+    # The quantiser fails at a tensor without limits, such as one with a mask of -inf.
+    endless, nodes = found.keys() - limits.keys(), model.graph.node
+    kept = options.get("OpTypesToExcludeOutputQuantization", ())
+    excluded = [
+        node.name
+        for node in nodes
+        if endless & {*node.input, *(() if node.op_type in kept else node.output)}
+    ]
+    # Kernels take a scale for each column of a matrix, but not of a batch of matrices.
+    batches = {weight.name for weight in model.graph.initializer if len(weight.dims) > 2}
+    products = (node for node in nodes if node.op_type == "MatMul")
+    whole = {name: [{}] for node in products for name in batches & {*node.input}}
     # quantize_static would infer shapes anew for each variant, and once took no known ranges.
     quantiser = quantization.QDQQuantizer(
         deepcopy(model),
@@ -118,9 +131,9 @@ def static(
         kinds.QInt8 if recipe.activations == "s8" else kinds.QUInt8,
         calibrate.TensorsData(calibrate.CalibrationMethod.MinMax, limits),
         list(only),
-        list(recipe.excluded),
+        [*recipe.excluded, *excluded],
         list(types),
-        options,
+        {**options, "TensorQuantOverrides": whole},
     )
     quantiser.quantize_model()
     return in_order(quantiser.model.model)

@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -82,6 +83,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> None:
         "sklearn.neural_network": (MLPClassifier,),
     }.items():
         module = ModuleType(name)
+        module.__spec__ = ModuleSpec(name, None)  # for torch's compiler, which looks for it
         vars(module).update({each.__name__: each for each in classes})
         monkeypatch.setitem(sys.modules, name, module)
 

@@ -19,7 +19,7 @@ def model_and_inputs(facts: ModelFacts) -> Iterator[str]:
     """The model in a line, and a line for each of its inputs."""
     parts = [
         units.size(facts.size_bytes),
-        f"opset {facts.opset}",
+        *([f"opset {facts.opset}"] if facts.opset else []),  # none for ai.onnx.ml alone
         f"{units.count(facts.parameters)} parameters",
         "already quantised" if facts.quantised else facts.precision,
     ]
