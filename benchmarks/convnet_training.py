@@ -5,7 +5,7 @@ the weights as float16.
 """
 
 from workbench import assets
-from workloads._shared import digits
+from workloads._shared import optdigits as digits
 from workloads._shared.network import forward, trained_convnet, untrained_convnet
 from workloads._shared.torch_task import module
 from workloads._shared.training import train_step

@@ -59,7 +59,7 @@ def _layers(widths: Sequence[int]) -> Any:
 
 def digits_mlp(_: bytes) -> bytes:
     """A classifier trained for a second on the digits of assets/digits."""
-    from workloads._shared import digits
+    from workloads._shared import optdigits as digits
 
     torch = seeded()
     images, labels = (torch.from_numpy(array)[: digits.TRAINING] for array in digits.load())

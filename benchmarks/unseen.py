@@ -24,7 +24,7 @@ import numpy as np
 
 from workbench.contract import Accuracy, Case, Setup, WorkloadError
 from workbench.worker.recipe import Recipe
-from workloads._shared import digits, network
+from workloads._shared import network, optdigits as digits
 from workloads._shared.onnx_model import graph
 from workloads._shared.session import cpu_session
 from workloads.lab import agreement

@@ -17,11 +17,8 @@ AT_ONCE = 1 << 14  # elements checked at once: larger temporary arrays are slow 
 
 
 class Bandwidth(Workload):
-    """copy: a = b; triad: a = b + 3 c.  Arrays that fit into a cache measure that cache.
-
-    Bytes are counted as in STREAM: each array once, without the cache lines that stores may have
-    to fetch first.
-    """
+    """copy: a = b; triad: a = b + 3 c.  Arrays that fit into a cache measure that cache.  Bytes are
+    counted as in STREAM: each array once, without the cache lines that stores may fetch."""
 
     name = "bandwidth"
     title = "Memory bandwidth"
@@ -91,10 +88,7 @@ def compared(wide: Callable[[slice], list[Any]], length: int, at_once: int = AT_
 
 
 def random_array(size: int, generator: Any) -> Any:
-    """Normal random numbers, repeated after a few million to save time.
-
-    All threads write their parts.
-    """
+    """Normal random numbers, repeated after a few million to save time; all threads write."""
     drawn = torch.randn(min(size, PERIOD), generator=generator)
     array, whole = torch.empty(size), size - size % len(drawn)
     array[:whole].view(-1, len(drawn)).copy_(drawn)

@@ -17,10 +17,7 @@ CORNER = 10  # rows and columns that the check compares
 
 class ConvLayers(Workload):
     """64 to 128 to 256 channels, 3x3, ReLU after each; gradients of the input and all weights.
-
-    Mode "nhwc" keeps the channels of a pixel together (channels-last), the layout that suits
-    tensor cores.
-    """
+    Mode "nhwc" keeps the channels of a pixel together, the layout that suits tensor cores."""
 
     name = "conv_layers"
     title = "Convolution layers, forward and backward"
@@ -85,12 +82,9 @@ class ConvStep(TorchTask):
         self.output, _ = both_passes(self.leaves)
 
     def check(self) -> Accuracy:
-        """A full-size pass in which only one corner of the first image's output counts.
-
-        Torch uses the same kernels as in the timed steps, but the weight gradients depend on that
-        corner only, for which the float64 reference needs two more pixels: the reach of two
-        layers.
-        """
+        """A full-size pass in which only one corner of the first image's output counts.  Torch uses
+        the same kernels as in the timed steps, but the weight gradients depend on that corner only,
+        for which the float64 reference needs two more pixels: the reach of two layers."""
         near = (slice(1), slice(None), slice(CORNER + 2), slice(CORNER + 2))
         inputs, *weights = map(torch.from_numpy, self.arrays)
         exact = [leaf.double().requires_grad_() for leaf in (inputs[near], *weights)]

@@ -35,11 +35,9 @@ LOADER_BYTES = 50e6  # resident in a loader, beyond what it shares with its pare
 
 
 class DataLoading(Workload):
-    """Decodes pictures, cuts, flips and resizes them, and trains a small conv net with them.
-
-    One step is an epoch of `batches` batches.  It begins and ends with empty queues, so no batch is
-    prepared in another candidate's turn, and `persistent=no` pays for its new processes.
-    """
+    """Decodes pictures, cuts, flips and resizes them, and trains a small conv net with them.  One
+    step is an epoch of `batches` batches.  It begins and ends with empty queues, so no batch is
+    prepared in another candidate's turn, and `persistent=no` pays for its new processes."""
 
     name = "data_loading"
     title = "Data loading"

@@ -8,10 +8,11 @@ from typing import Any
 from workbench.contract import Accuracy, Case, Setup, Task, Variant, Work, Workload
 from workbench.worker.libraries import jax, np, tf, torch
 
-from ._shared import digits
+from ._shared import optdigits
 from ._shared.jax_task import JaxTask, cross_entropy, forward, weights_of
 from ._shared.keras_task import TensorFlowTask
 from ._shared.network import mlp, mlp_multiplications, mlp_training_flops
+from ._shared.optdigits import TRAINING
 from ._shared.pictures import bilinear
 from ._shared.torch_task import TorchTask, module, to_device
 from ._shared.training import RepeatedTraining, require_batch, shuffled_batches, train_step
@@ -66,7 +67,7 @@ class Digits(Workload):
 
 def training(case: Case, setup: Setup, *kinds: Callable[[Case, Setup], Task]) -> Task:
     """The training by the library of the case; `kinds` has one for each in LIBRARIES."""
-    require_batch(case, digits.TRAINING, "training digits")
+    require_batch(case, TRAINING, "training digits")
     return dict(zip((*FRAMEWORKS, "sklearn"), kinds, strict=True))[case.backend](case, setup)
 
 
@@ -77,14 +78,14 @@ def memory_bytes(batch: int) -> float:
 
 def pictures() -> Any:
     """All digits as FP32 (1797, 784), those to train on first, and their labels."""
-    images, labels = digits.load()
-    weights = bilinear(digits.SIDE, SIDE)
+    images, labels = optdigits.load()
+    weights = bilinear(optdigits.SIDE, SIDE)
     return (weights @ images @ weights.T).astype("float32").reshape(len(images), -1), labels
 
 
 @cache  # a training to an accuracy asks after each epoch
 def unseen_labels() -> Any:
-    return digits.load()[1][digits.TRAINING :]
+    return optdigits.load()[1][TRAINING:]
 
 
 class DigitTraining(RepeatedTraining):
@@ -94,7 +95,7 @@ class DigitTraining(RepeatedTraining):
 
     def start(self) -> None:
         """Begin again with the initial weights, in batches of `batch`."""
-        self.left = EPOCHS * (digits.TRAINING // self.batch)
+        self.left = EPOCHS * (TRAINING // self.batch)
 
     @abstractmethod
     def answers(self) -> Any:
@@ -139,7 +140,7 @@ class TorchDigits(DigitTraining, TorchTask):
 
     def endless_batches(self) -> Iterator[Sequence[Any]]:
         """Pictures and labels of each batch, on the device."""
-        for chosen in shuffled_batches(digits.TRAINING, self.batch, self.seed, self.device):
+        for chosen in shuffled_batches(TRAINING, self.batch, self.seed, self.device):
             yield self.pictures[chosen], self.labels[chosen]
 
     def train(self) -> None:
@@ -147,7 +148,7 @@ class TorchDigits(DigitTraining, TorchTask):
 
     def answers(self) -> Any:
         with torch.inference_mode():
-            return self.network(self.pictures[digits.TRAINING :]).argmax(dim=1).cpu().numpy()
+            return self.network(self.pictures[TRAINING:]).argmax(dim=1).cpu().numpy()
 
 
 class FedDigits(TorchDigits):
@@ -158,9 +159,7 @@ class FedDigits(TorchDigits):
     def endless_batches(self) -> Iterator[Sequence[Any]]:
         from torch.utils.data import DataLoader, TensorDataset
 
-        kept = TensorDataset(
-            *(each[: digits.TRAINING].cpu() for each in (self.pictures, self.labels))
-        )
+        kept = TensorDataset(*(each[:TRAINING].cpu() for each in (self.pictures, self.labels)))
         order = torch.Generator().manual_seed(self.seed)
         loader = DataLoader(kept, self.batch, shuffle=True, drop_last=True, generator=order)
         while True:
@@ -176,8 +175,8 @@ class TensorFlowDigits(DigitTraining, TensorFlowTask):
         with setup.phase("build"):
             super().__init__(case, mlp(SIZES, setup.seed), LEARNING_RATE)
             data, labels = pictures()
-            self.unseen = data[digits.TRAINING :]
-            seen = slice(digits.TRAINING)
+            self.unseen = data[TRAINING:]
+            seen = slice(TRAINING)
             self.data = tf.data.Dataset.from_tensor_slices((data[seen], labels[seen]))
             self.seed = setup.seed
             self.streams = {size: self.stream(size) for size in (self.batch, CHECKED_BATCH)}
@@ -185,7 +184,7 @@ class TensorFlowDigits(DigitTraining, TensorFlowTask):
 
     def stream(self, size: int) -> Iterator[Any]:
         """Endless batches of `size`, in the order of the seed."""
-        shuffled = self.data.shuffle(digits.TRAINING, self.seed)
+        shuffled = self.data.shuffle(TRAINING, self.seed)
         return iter(shuffled.batch(size, drop_remainder=True).repeat().prefetch(2))
 
     def start(self) -> None:
@@ -238,7 +237,7 @@ class JaxDigits(DigitTraining, JaxTask):
         self.latest_loss, self.state = self.update(self.state, *self.data, next(self.rows))
 
     def answers(self) -> Any:
-        return forward(self.layers, self.state[1], self.data[0][digits.TRAINING :]).argmax(axis=1)
+        return forward(self.layers, self.state[1], self.data[0][TRAINING:]).argmax(axis=1)
 
 
 class ScikitLearnDigits(DigitTraining):
@@ -270,14 +269,14 @@ class ScikitLearnDigits(DigitTraining):
         self.latest_loss = self.model.loss_
 
     def answers(self) -> Any:
-        return self.model.predict(self.data[digits.TRAINING :])
+        return self.model.predict(self.data[TRAINING:])
 
 
 def shuffled(batch: int, seed: int) -> Iterator[Any]:
     """The rows of endless batches."""
     rng = np.random.default_rng(seed)
     while True:
-        order = rng.permutation(digits.TRAINING)
+        order = rng.permutation(TRAINING)
         yield from order[: len(order) - len(order) % batch].reshape(-1, batch)
 
 

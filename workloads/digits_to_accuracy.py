@@ -9,7 +9,7 @@ from workbench.worker.libraries import jax
 
 from . import digits
 from ._shared import network
-from ._shared.digits import TRAINING
+from ._shared.optdigits import TRAINING
 
 MOST_EPOCHS = 100
 

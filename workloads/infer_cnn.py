@@ -6,18 +6,15 @@ from typing import Any
 from workbench.contract import Case, Parameter, Setup, Task, Work, Workload
 from workbench.worker.libraries import np
 
-from ._shared import digits, inference
+from ._shared import inference, optdigits
 from ._shared.network import CONVOLUTIONS, convnet_multiplications, trained_convnet
 
 CALIBRATION_INPUTS = 32
 
 
 class InferCnn(Workload):
-    """A trained net of six 3x3 convolutions classifies coloured pictures of digits.
-
-    Every candidate has the same weights.  Pictures come from the host and answers return to it,
-    as in a service.
-    """
+    """A trained net of six 3x3 convolutions classifies coloured pictures of digits.  All
+    have its weights.  Pictures come from the host and answers return to it, as in a service."""
 
     name = "infer_cnn"
     title = "Conv net inference, one picture at a time"
@@ -53,14 +50,14 @@ class InferCnn(Workload):
     def prepare(self, case: Case, setup: Setup) -> Task:
         batch, image = case.batch or 1, int(case.params["image"])
         rng = np.random.default_rng(setup.seed)
-        images, _ = digits.load()
+        images, _ = optdigits.load()
 
         def pictures(pool: Any, count: int) -> Iterator[Any]:
             for rows in rng.integers(0, len(pool), (count, batch)):
-                yield digits.photographs(pool[rows], image, rng)
+                yield optdigits.photographs(pool[rows], image, rng)
 
-        inputs = list(pictures(images[digits.TRAINING :], input_count(image)))
-        calibration = pictures(images[: digits.TRAINING], CALIBRATION_INPUTS)
+        inputs = list(pictures(images[optdigits.TRAINING :], input_count(image)))
+        calibration = pictures(images[: optdigits.TRAINING], CALIBRATION_INPUTS)
         checked = max(2, min(inference.CHECKED, inference.CHECKED * 64**2 // image**2))
         return inference.prepare(case, setup, trained_convnet(), inputs, calibration, checked)
 

@@ -26,11 +26,8 @@ CHECKED_TOKENS = 1024  # most tokens checked in float64, but at least two sequen
 
 
 class InferEncoder(Workload):
-    """Four pre-norm blocks, 256 wide with 4 heads, on random embeddings of `tokens` tokens.
-
-    Every candidate has the same random weights.  Batches come from the host and answers return to
-    it, as in a service.
-    """
+    """Four pre-norm blocks, 256 wide with 4 heads, on random embeddings of `tokens` tokens.  All
+    have the same random weights.  Batches come from the host and answers return to it."""
 
     name = "infer_encoder"
     title = "Transformer encoder inference, one sequence at a time"
@@ -66,10 +63,8 @@ class InferEncoder(Workload):
         rng = np.random.default_rng(setup.seed + 1)  # the seed itself draws the weights
 
         def draw() -> Any:
-            """Sequences whose tokens share a component, as the tokens of a text do.
-
-            Without it the mean over many tokens would be nearly the same for every sequence.
-            """
+            """Sequences whose tokens share a component, as the tokens of a text do.  Without it the
+            mean over many tokens would be nearly the same for every sequence."""
             own = rng.standard_normal(shape, dtype=np.float32)
             common = rng.standard_normal((shape[0], 1, WIDTH), dtype=np.float32)
             return (own + common) * np.float32(np.sqrt(0.5))

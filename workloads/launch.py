@@ -11,12 +11,9 @@ from ._shared.torch_task import TorchTask, graphed
 
 
 class LaunchLatency(Workload):
-    """Adds 1 to a single element, over and over.
-
-    `wait=no` queues the operations back to back and measures how fast they can be started.
-    `wait=yes` waits for each: the shortest step of a program that looks at its results.
-    Mode "graph" launches the operation as a CUDA graph.
-    """
+    """Adds 1 to a single element, over and over.  `wait=no` queues the operations back to back and
+    measures how fast they start.  `wait=yes` waits for each: the shortest step of a program that
+    looks at its results.  Mode "graph" launches the operation as a CUDA graph."""
 
     name = "launch"
     title = "Launch latency"

@@ -14,10 +14,7 @@ JAX = [Variant(kind, "jax", p) for kind in ("cpu", "gpu") for p in ("fp32", "bf1
 
 
 class Matmul(MatrixProduct):
-    """One product of two n x n matrices.
-
-    In `matmul_cold` the operands are never in cache, `gemm` takes any shape.
-    """
+    """One product of two n x n matrices; `gemm` takes any shape, `matmul_cold` avoids the cache."""
 
     name = "matmul"
     title = "Matrix product"

@@ -18,11 +18,9 @@ MOST_SETS = 4096  # for a tiny product, which launches limit rather than memory
 
 
 class MatmulCold(Matmul):
-    """Like `matmul`, but each step takes the next of many copies of the operands.
-
-    Together the copies are twice as large as all last-level caches, of which at most 512 MiB count,
-    so each step finds its own evicted.  This slows small sizes down, but hardly large ones.
-    """
+    """Like `matmul`, but each step takes the next of many copies of the operands.  Together the
+    copies are twice as large as all last-level caches, of which at most 512 MiB count, so each step
+    finds its own evicted.  This slows small sizes down, but hardly large ones."""
 
     name = "matmul_cold"
     title = "Matrix product, cold cache"

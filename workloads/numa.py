@@ -24,11 +24,9 @@ CHUNK = 1 << 16  # elements; the triad's intermediate result stays in a core's c
 
 
 class Numa(Bandwidth):
-    """The kernels of `bandwidth` in NumPy on one thread, on memory of either node.
-
-    Linux puts a page on the node of the core that writes it first (kernel docs, "NUMA Memory
-    Policy").  A core of the wanted node fills the arrays, a core of the first node works on them.
-    """
+    """The kernels of `bandwidth` in NumPy on one thread, on memory of either node.  Linux puts a
+    page on the node of the core that writes it first (kernel docs, "NUMA Memory Policy").  A core
+    of the wanted node fills the arrays, a core of the first node works on them."""
 
     name = "numa"
     title = "Near and far memory"

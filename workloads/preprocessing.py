@@ -95,8 +95,7 @@ class ResizeTask(Task):
 
     @abstractmethod
     def inputs(self, which: int) -> Any:
-        """The input that a step makes of batch number `which`, in host memory: FP32 (batch, 3,
-        image, image)."""
+        """A step's result for batch number `which`, on the host: FP32 (batch, 3, image, image)."""
 
     def check(self) -> Accuracy:
         """The first and the last photograph against a float64 resize."""

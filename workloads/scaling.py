@@ -13,8 +13,10 @@ from workbench.contract import (
     Case,
     DeviceTimer,
     Host,
+    Operator,
     Parameter,
     ParameterValues,
+    Profile,
     Setup,
     Task,
     Variant,
@@ -67,10 +69,8 @@ class Scaling(Workload):
     )
 
     def tuning_values(self, parameter: str, host: Host, device_kind: str) -> ParameterValues:
-        """The number of cores, GPUs or ranks of a launcher, and the powers of two below it.
-
-        The largest is first: smaller worlds are groups among its ranks.
-        """
+        """The number of cores, GPUs or ranks of a launcher, and the powers of two below it.  The
+        largest is first: smaller worlds are groups among its ranks."""
         launch = launch_of(os.environ)
         most = host.gpus if device_kind == "gpu" else min(host.cores, MOST_CPU_RANKS)
         if launch is not None:
@@ -197,6 +197,17 @@ class DataParallel(Task):
     def loss(self) -> float | None:
         losses = self.ask("loss")
         return None if losses[0] is None else sum(losses) / len(losses)
+
+    def profile(self, steps: int) -> Profile:
+        """Rank 0's, while the others take the same steps."""
+        first, *others = self.members
+        order = {"op": "do", "case": self.case.id, "name": "profiled", "steps": steps}
+        for _ in range(steps):
+            self.group.tell(others, op="queue", case=self.case.id, name="step")
+        (found,) = self.group.ask([first], **order)
+        self.finish()
+        operators = [Operator(**each) for each in found.pop("operators")]
+        return Profile(operators=operators, **found)
 
     def metrics(self) -> dict[str, float]:
         """Bus bandwidth, and the share of a step spent synchronising, from the preparation."""

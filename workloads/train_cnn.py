@@ -7,7 +7,7 @@ from typing import Any
 from workbench.contract import Accuracy, Case, Host, Parameter, Setup, Task, Work, Workload
 from workbench.worker.libraries import np, torch
 
-from ._shared import digits
+from ._shared import optdigits
 from ._shared.network import CONVOLUTIONS, convnet_multiplications, untrained_convnet
 from ._shared.torch_task import module
 from ._shared.training import CONVOLVING, IGNORED, compare, loader, require_shared_memory
@@ -24,10 +24,8 @@ LIMITS = {"fp32": 1e-2, "tf32": 0.1, "bf16": 0.3, "fp16": 0.1}
 
 
 class TrainCnn(Workload):
-    """SGD with momentum on coloured, randomly cropped pictures of real digits, made on the fly.
-
-    A step fetches a batch, moves it to the device, and does forward, backward and the update.
-    """
+    """SGD with momentum on coloured, randomly cropped pictures of real digits, made on the fly.  A
+    step fetches a batch, moves it to the device, and does forward, backward and the update."""
 
     name = "train_cnn"
     title = "Conv net training from a stream"
@@ -75,21 +73,19 @@ class TrainCnn(Workload):
 
 
 class PictureStream:
-    """An endless data set: batch number `index` is made when a loader asks for it.
-
-    Each batch has its own random generator, so the stream is the same for any number of loaders.
-    """
+    """An endless data set: batch number `index` is made when a loader asks for it.  Each batch has
+    its own random generator, so the stream is the same for any number of loaders."""
 
     def __init__(self, batch: int, image: int, seed: int) -> None:
-        images, labels = digits.load()
-        self.images, self.labels = images[: digits.TRAINING], labels[: digits.TRAINING]
+        images, labels = optdigits.load()
+        self.images, self.labels = images[: optdigits.TRAINING], labels[: optdigits.TRAINING]
         self.batch, self.image, self.seed = batch, image, seed
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
         """Pictures in FP32 (batch, 3, image, image), and their labels (batch)."""
         rng = np.random.default_rng((self.seed, index))
         chosen = rng.integers(0, len(self.images), self.batch)
-        return digits.photographs(self.images[chosen], self.image, rng), self.labels[chosen]
+        return optdigits.photographs(self.images[chosen], self.image, rng), self.labels[chosen]
 
 
 class ConvNetTraining(FedTraining):
@@ -114,11 +110,8 @@ class ConvNetTraining(FedTraining):
         self.workers = workers if workers > 1 else 0
 
     def check(self) -> Accuracy:
-        """Compare loss and gradient of a few pictures at the initial weights with float64.
-
-        The rest of a full batch passes through the network without counting, so the kernels are
-        those of timed steps.
-        """
+        """Compare loss and gradient of a few pictures at the initial weights with float64.  The
+        rest of the batch passes through uncounted, so the kernels are those of timed steps."""
         pictures, labels = self.pictures[0]
         counted = labels.copy()
         counted[CHECKED:] = IGNORED

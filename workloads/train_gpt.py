@@ -113,11 +113,9 @@ class GptTraining(TrainingTask):
         return sequences[:, :-1].contiguous(), sequences[:, 1:].flatten()
 
     def check(self) -> Accuracy:
-        """Compare loss and gradient at the initial weights with float64.
-
-        The whole batch passes through the network, but only the first tokens of the first
-        sequences count.  Causal attention ignores later tokens, so the reference omits them.
-        """
+        """Compare loss and gradient at the initial weights with float64.  The whole batch passes
+        through the network, but only the first tokens of the first sequences count.  Causal
+        attention ignores later tokens, so the reference omits them."""
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
         inputs, targets = self._take(slice(self.case.batch))
@@ -146,11 +144,9 @@ def markov_chain(length: int, seed: int) -> Any:
 
 
 def gpt(length: int, width: int, blocks: int, seed: int) -> Any:
-    """The network in FP32 on the CPU: tokens (batch, length) to logits (batch * length, 256).
-
-    A shorter input uses the first positions.  Initial weights are normal, divided by the root of
-    the number of residual branches where they end one; biases are zero.
-    """
+    """The network in FP32 on the CPU: tokens (batch, length) to logits (batch * length, 256).  A
+    shorter input uses the first positions.  Initial weights are normal, divided by the root of the
+    number of residual branches where they end one; biases are zero."""
 
     class Residual(nn.Sequential):  # type: ignore[misc]  # torch is not typed here
         def __init__(self, enter: Any, inner: Any, leave: Any) -> None:

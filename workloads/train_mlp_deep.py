@@ -20,11 +20,8 @@ LIMITS = {"fp32": 1e-4, "bf16": 2e-2, "fp16": 5e-3}
 
 
 class TrainMlpDeep(Workload):
-    """A 1000-512-256-2 perceptron; one step is one full-batch epoch.
-
-    After `epochs` epochs the training starts again from the same initial weights, so every measured
-    step belongs to the described training.
-    """
+    """A 1000-512-256-2 perceptron; one step is one full-batch epoch.  After `epochs` epochs the
+    training starts again from the same weights, so every measured step belongs to it."""
 
     name = "train_mlp_deep"
     title = "Wide network, full-batch epochs"

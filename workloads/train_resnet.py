@@ -6,7 +6,7 @@ from typing import Any
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Work, Workload
 from workbench.worker.libraries import nn, np, torch
 
-from ._shared import digits
+from ._shared import optdigits
 from ._shared.network import CLASSES, he
 from ._shared.torch_task import initialise, to_device
 from ._shared.training import CONVOLVING, TrainingTask, compare, require_batch, shuffled_batches
@@ -24,10 +24,8 @@ LIMITS = {"fp32": 2e-2, "tf32": 0.25, "bf16": 0.5, "fp16": 0.25}
 
 class TrainResnet(Workload):
     """The CIFAR network of He et al. 2016, section 4.2, with 6 x `blocks` + 2 layers of weights.
-
-    Where size and channels change, the shortcut is a 1 x 1 convolution.  Shuffled batches come
-    from 4,096 coloured pictures (3, 32, 32) of real digits.  SGD with momentum.
-    """
+    Where size and channels change, the shortcut is a 1 x 1 convolution.  Shuffled batches come from
+    4,096 coloured pictures (3, 32, 32) of real digits.  SGD with momentum."""
 
     name = "train_resnet"
     title = "Residual network training"
@@ -76,10 +74,10 @@ class ResnetTraining(TrainingTask):
         super().__init__(case)
         self.blocks, self.seed = int(case.params["blocks"]), setup.seed
         with setup.phase("build"):
-            images, labels = digits.load()
-            chosen = np.arange(POOL) % digits.TRAINING
+            images, labels = optdigits.load()
+            chosen = np.arange(POOL) % optdigits.TRAINING
             rng = np.random.default_rng(setup.seed)
-            self.pictures = torch.from_numpy(digits.photographs(images[chosen], SIDE, rng))
+            self.pictures = torch.from_numpy(optdigits.photographs(images[chosen], SIDE, rng))
             self.labels = torch.from_numpy(labels[chosen])
             network = resnet(self.blocks, self.seed)
         self.pictures, self.labels = to_device(setup, case, self.pictures, self.labels)
@@ -95,13 +93,15 @@ class ResnetTraining(TrainingTask):
         """Compare loss and gradient of a few pictures at the initial weights with float64.
 
         A batch of full size repeats the few: its loss, gradient, and BatchNorm's mean and variance
-        equal theirs.  Each normalisation is shifted.  Otherwise half of a layer's values are near
-        the kink of the ReLU, where rounding decides whether a gradient passes.  In BF16 that alone
-        makes the gradient of ResNet-20 35 % wrong.
+        equal theirs.  There are two at least, in one more than the batch if need be: the means of a
+        single picture, once it is normalised, hardly depend on the weights.  Each normalisation is
+        shifted.  Otherwise half of a layer's values are near the kink of the ReLU, where rounding
+        decides whether a gradient passes.  In BF16 that alone makes the gradient of ResNet-20 35 %
+        wrong.
         """
         batch = self.case.batch or 1
-        few = max(n for n in range(1, CHECKED + 1) if batch % n == 0)
-        chosen = torch.arange(batch, device=self.device) % few
+        few = next((n for n in range(CHECKED, 1, -1) if batch % n == 0), 2)
+        chosen = torch.arange(batch + batch % few, device=self.device) % few
         pictures, labels = self.pictures[chosen], self.labels[chosen]
         exact = resnet(self.blocks, self.seed)
         for network in (exact, self.network):
@@ -127,10 +127,8 @@ def convolutions(blocks: int) -> Iterator[tuple[int, int, int, int]]:
 
 
 def resnet(blocks: int, seed: int) -> Any:
-    """The network in FP32 on the CPU: pictures (batch, 3, 32, 32) to logits (batch, 10).
-
-    He initialisation; the scales of BatchNorm are one, all biases zero.
-    """
+    """The network in FP32 on the CPU: pictures (batch, 3, 32, 32) to logits (batch, 10).  He
+    initialisation; the scales of BatchNorm are one, all biases zero."""
 
     def convolution(inputs: int, outputs: int, kernel: int, stride: int) -> list[Any]:
         padding = kernel // 2

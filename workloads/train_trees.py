@@ -24,10 +24,8 @@ SHARE = 0.75  # least accuracy, as a share of the way from guessing the larger c
 
 class TrainTrees(Workload):
     """One step fits `trees` trees of 31 leaves, from a float32 array on the host to a model.
-
     Binning is part of it.  The class of a row is drawn with a known probability, so the best
-    accuracy that any model can have is known as well.
-    """
+    accuracy that any model can have is known as well."""
 
     name = "train_trees"
     title = "Gradient boosting on a table"

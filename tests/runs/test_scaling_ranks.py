@@ -175,6 +175,16 @@ def test_metrics_and_costs(pair) -> None:
         assert work.memory_bytes > alone.memory_bytes
 
 
+def test_a_profile_is_that_of_rank_0_and_holds_no_other_up(pair) -> None:
+    task = pair[0]
+    found = task.profile(2)
+    calls = {operator.name: operator.calls for operator in found.operators}
+    assert calls["aten::addmm"] == 2 * 3, "two steps through three layers"
+    assert found.events and found.total_s > 0
+    task.ask("reset")
+    assert task.check().passed
+
+
 def test_a_training_frozen_during_a_step_goes_on(pair) -> None:
     task = pair[0]
     ranks = [rank.child.process.pid for rank in task.group.ranks]

@@ -18,7 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from workbench import assets
 from workbench.contract import Accuracy, Case, Setup, WorkloadError
-from workloads._shared import digits, network, onnx_model, quantisation
+from workloads._shared import network, onnx_model, optdigits, quantisation
 from workloads._shared.torch_task import TorchTask, aligned, set_tf32
 from workloads.conv_layers import WORKLOAD as CONV_LAYERS
 from workloads.digits import WORKLOAD as DIGITS, FedDigits, pictures as digit_pictures
@@ -204,15 +204,15 @@ def test_costs_of_the_conv_net_agree_with_torchs_own_counter() -> None:
 
 
 def test_all_digits_are_loaded_and_split_once() -> None:
-    images, labels = digits.load()
+    images, labels = optdigits.load()
     assert images.shape == (1797, 8, 8)
     assert (images.min(), images.max()) == (0, 1)
     assert np.bincount(labels).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
 
 
 def test_pictures_have_whole_grey_levels() -> None:
-    images, _ = digits.load()
-    pictures = digits.photographs(images[:3], 70, np.random.default_rng(0))
+    images, _ = optdigits.load()
+    pictures = optdigits.photographs(images[:3], 70, np.random.default_rng(0))
     pixels = pictures * 64 + 128
     assert pictures.shape == (3, 3, 70, 70)
     assert pictures.dtype == np.float32

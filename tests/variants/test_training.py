@@ -99,9 +99,9 @@ def test_fp16_lowers_its_loss_scale_and_is_right() -> None:
     assert task.scaler.get_scale() < 2.0**30
 
 
-@pytest.mark.parametrize("batch", [1, 2, 11, 24])
-def test_a_resnet_of_any_batch_is_right(batch: int) -> None:
-    assert prepared(case_of("train_resnet", batch=batch)).check().passed
+@pytest.mark.parametrize(("batch", "blocks"), [(1, 1), (1, 3), (2, 1), (11, 1), (11, 3), (24, 1)])
+def test_a_resnet_of_any_batch_is_right(batch: int, blocks: int) -> None:
+    assert prepared(case_of("train_resnet", batch=batch, blocks=blocks)).check().passed
 
 
 def test_later_tokens_change_nothing_before_them() -> None:

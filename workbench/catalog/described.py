@@ -47,11 +47,9 @@ _known: dict[tuple[str, Path], "UserFile"] = {}
 
 
 class UserFile:
-    """One user's file with a "workload" or "backend" (`kind`).
-
-    A child process answers for it, since its code can print, hang, crash or exit.  The child is
-    stopped between questions, so that it cannot disturb a measurement.
-    """
+    """One user's file with a "workload" or "backend" (`kind`).  A child process answers for it,
+    since its code can print, hang, crash or exit.  The child is stopped between questions, so that
+    it cannot disturb a measurement."""
 
     def __init__(self, kind: str, name: str, file: Path, stamp: Stamp) -> None:
         self._kind, self._name, self._file, self.stamp = kind, name, file, stamp

@@ -22,8 +22,7 @@ from .view.tables import advisor_columns, advisor_line, has_gpu
 
 
 def run_text(report: Report, width: int | None = None) -> str:
-    """Everything about a run, for a terminal of `width` cells, or for a file, where tables keep all
-    columns."""
+    """A whole run for a terminal of `width` cells, or for a file, where tables keep all columns."""
     run = RunView(report)
     prose, wide = width or PROSE, width or UNLIMITED
     parts = [model_lines(run, prose, wide), *_results(run, prose, wide, brief=False)]

@@ -85,11 +85,8 @@ class Target:
 
 
 def replace(path: Path, content: bytes, *, mode: int = 0o666, within: Path | None = None) -> None:
-    """Put a file with this `content` at the resolved `path`, atomically for readers.
-
-    `within` is the folder of the temporary file, on the same disk.  `mode`, less the umask, is for
-    a file that replaces none.
-    """
+    """Put a file with this `content` at the resolved `path`, atomically for readers.  `within` is
+    the temporary file's folder, on the same disk; `mode`, less the umask, is for a new file."""
     descriptor, new = _made(path, mode, within)
     try:
         send(descriptor, content)
@@ -102,12 +99,9 @@ def replace(path: Path, content: bytes, *, mode: int = 0o666, within: Path | Non
 
 
 def send(descriptor: int, content: bytes, *, is_ending: Callable[[], bool] = lambda: False) -> None:
-    """Write all of `content`.
-
-    BrokenPipeError if the reader is gone, or takes nothing while `is_ending`.  It never blocks in
-    write(2), which Python would repeat after a signal: a pipe that is writable by poll(2) takes
-    PIPE_BUF bytes without blocking (pipe(7)).
-    """
+    """Write all of `content`.  BrokenPipeError if the reader is gone, or takes nothing while
+    `is_ending`.  It never blocks in write(2), which Python would repeat after a signal: a pipe that
+    is writable by poll(2) takes PIPE_BUF bytes without blocking (pipe(7))."""
     rest = memoryview(content)
     writable = select.poll()
     writable.register(descriptor, select.POLLOUT)

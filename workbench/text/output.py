@@ -14,10 +14,7 @@ LONGEST_LINE = 4000  # characters
 
 
 def say(line: str) -> None:
-    """Write a line to stderr.
-
-    A reader that is gone ends a run; other errors of a log do not.
-    """
+    """Write a line to stderr.  A reader that is gone ends a run; other errors of a log do not."""
     try:
         sys.stderr.write(shown(line, LONGEST_LINE) + "\n")
         sys.stderr.flush()
@@ -45,8 +42,7 @@ def terminal_width() -> int | None:
 
 
 def put(parts: Iterable[str | bytes]) -> None:
-    """Write to stdout, text in its encoding, and leave nothing in its buffer, whose flush at exit
-    could block."""
+    """Write to stdout, text in its encoding, past its buffer, whose flush at exit could block."""
     sys.stdout.flush()
     encoding, errors = sys.stdout.encoding, sys.stdout.errors or "strict"
     for part in chain(parts, ["\n"]):

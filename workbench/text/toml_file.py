@@ -49,8 +49,7 @@ class TomlFile:
         return TomlError(f"{shown(where)}: {shown(reason, 600)}")
 
     def line(self, keys: Sequence[Key]) -> int | None:
-        """The line (from 1) where the value at `keys` begins, or the nearest table around it; None
-        if there is none."""
+        """The line (from 1) where the value at `keys` begins, or a table around it, if any."""
         while keys and not _holds(self.tables, keys):
             keys = keys[:-1]
         if not keys or len(self.text) > MOST_SEARCHED:

@@ -70,10 +70,8 @@ def clock(seconds: float) -> str:
 
 
 def rate(value: float | None, unit: str, like: float | None = None) -> str:
-    """`412 GFLOP/s`, `18.2 GB/s`; plain counts below a million: `12,300 samples/s`.
-
-    It has the prefix of the rate `like`, unless it is less than a thousandth of that.
-    """
+    """`412 GFLOP/s`, `18.2 GB/s`; plain counts below a million: `12,300 samples/s`.  It has the
+    prefix of the rate `like`, unless it is less than a thousandth of that."""
     if value is None:
         return NOT_AVAILABLE
     unit = "B/s" if unit == "bytes/s" else unit
@@ -162,8 +160,7 @@ def percent(share: float) -> str:
 
 
 def spread(center: float | None, interval: Sequence[float] | None) -> str:
-    """Half the interval's width relative to the median: `±1.2%`, at most `±>999%`; "" without an
-    interval."""
+    """Half the interval's width over the median: `±1.2%`, at most `±>999%`; "" without both."""
     if not center or interval is None:
         return ""
     half = (interval[1] - interval[0]) / 2 / center

@@ -15,10 +15,8 @@ from .replica import LEARNING_RATE, checked, drawn, judge, sampled, sizes_of, wo
 
 
 class Mirrored(Task):
-    """One step updates all replicas, and has ended when their mean loss is read back.
-
-    On a CPU the replicas run on logical devices, which share TensorFlow's threads.
-    """
+    """One step updates all replicas, and has ended when their mean loss is read back.  On a CPU the
+    replicas run on logical devices, which share TensorFlow's threads."""
 
     waits = finishes = True
 

@@ -50,8 +50,7 @@ class Follower:
     def open(
         self, case: dict[str, Any], world: int, threads: list[int], seed: int
     ) -> dict[str, float] | None:
-        """Prepare this rank's part in a case; returns the seconds of its phases, None without a
-        part."""
+        """Prepare this rank's part in a case; returns the seconds of its phases, if it has one."""
         from .replica import Replica  # torch is loaded now: see `libraries`
 
         # Collective: ranks without a part must call it too.
@@ -88,11 +87,9 @@ class Follower:
 
 
 def main(arguments: list[str]) -> None:
-    """Serve a worker until it ends.
-
-    A child of the worker gets `FD ADDRESS`.  A launcher's rank gets `FD`: it finds the worker
-    through torch's store, and passes its connection on to the process that waits on FD.
-    """
+    """Serve a worker until it ends.  A child of the worker gets `FD ADDRESS`.  A launcher's rank
+    gets `FD`: it finds the worker through torch's store, and passes its connection on to the
+    process that waits on FD."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the engine handles Ctrl-C
     bind_near(f"cuda:{os.environ.get('LOCAL_RANK')}")  # rank 0's worker may be near another GPU
     os.environ["TORCH_NCCL_ENABLE_MONITORING"] = "0"  # torch would end a frozen rank as a hung one

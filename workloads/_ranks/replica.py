@@ -3,6 +3,7 @@
 import hashlib
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 from statistics import median
 from typing import Any
@@ -71,10 +72,8 @@ class Replica(TrainingTask):
         self.finish()
 
     def trial(self, samples: int) -> dict[str, Any]:
-        """One step on the first `samples` of this share, which is then undone.
-
-        Returns some of every tensor's gradient and a digest of the new weights.
-        """
+        """One step on the first `samples` of this share, which is then undone.  Returns some of
+        every tensor's gradient and a digest of the new weights."""
         self.update((self.data[:samples], self.labels[:samples]))
         gradient = torch.cat([sampled(p.grad.ravel()) for p in self.network.parameters()])
         digest = hashlib.sha256()
@@ -93,6 +92,9 @@ class Replica(TrainingTask):
 
         unit = 1 if sys.platform == "darwin" else 1024  # getrusage(2)
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+    def profiled(self, steps: int) -> dict[str, Any]:
+        return asdict(self.profile(steps))
 
     def all_reduce_s(self) -> float:
         """Median seconds of an all-reduce of as many bytes as the gradient has."""
@@ -117,10 +119,8 @@ def checked(case: Case) -> int:
 
 
 def judge(case: Case, seed: int, trials: Sequence[dict[str, Any]]) -> Accuracy:
-    """Compare the averaged gradient in the ranks' `trials` with that of all samples in float64.
-
-    If the ranks' weights differ after the step, the error is 1.
-    """
+    """Compare the averaged gradient in the ranks' `trials` with that of all samples in float64.  If
+    the ranks' weights differ after the step, the error is 1."""
     world, share = world_of(case), (case.batch or 1) // world_of(case)
     rows = (np.arange(world)[:, None] * share + np.arange(checked(case))).ravel()
     few = (torch.from_numpy(part[rows]) for part in drawn(case, seed))

@@ -1,8 +1,7 @@
 """Inference of one network by every backend, from input on the host to answer on the host.
 
 Phases: "build" makes (and quantises) the model.  "compile" opens the session of ONNX Runtime or
-OpenVINO, which optimises its graph, or calls torch.compile.  "transfer" moves a torch model's
-weights to a GPU.
+OpenVINO, which optimises its graph, or calls torch.compile.  "transfer" moves weights to a GPU.
 """
 
 from abc import abstractmethod
@@ -71,10 +70,8 @@ def prepare(
     calibration: Iterable[Any],
     checked: int = CHECKED,
 ) -> "InferenceTask":
-    """A task that answers `inputs` in turn; only static INT8 uses `calibration`.
-
-    The check compares at most `checked` samples, spread over as many inputs as possible.
-    """
+    """A task that answers `inputs` in turn; only static INT8 uses `calibration`.  The check
+    compares at most `checked` samples, spread over as many inputs as possible."""
     kinds = {"torch": TorchInference, "jax": JaxInference}
     task: InferenceTask = kinds.get(case.backend, OnnxInference)(case)
     task.layers, task.inputs, task.checked = layers, inputs, checked

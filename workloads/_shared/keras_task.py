@@ -16,9 +16,7 @@ EPSILON = 4e-10  # Keras adds it before bias correction: in first steps as torch
 
 class TensorFlowTask(RepeatedTraining):
     """Adam on a perceptron: one step is one update, which has ended when its loss is read back.
-
-    BF16 and FP16 are Keras's mixed precision; in mode "xla" XLA compiles the graph.
-    """
+    BF16 and FP16 are Keras's mixed precision; in mode "xla" XLA compiles the graph."""
 
     waits = finishes = True
 

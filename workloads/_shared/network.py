@@ -91,11 +91,9 @@ def untrained_convnet(
 
 
 def trained_convnet() -> list[Layer]:
-    """The conv net trained on the real digits (assets/digits/SOURCE.md).
-
-    INT8 errors are only meaningful on a trained network.  With random weights the answers hardly
-    depend on the input, and rounding errors hide the little that does.
-    """
+    """The conv net trained on the real digits (assets/digits/SOURCE.md).  INT8 errors are only
+    meaningful on a trained network.  With random weights the answers hardly depend on the input,
+    and rounding errors hide the little that does."""
     stored = np.load(assets.path("digits/convnet.npz"))
     arrays = [stored[f"arr_{i}"].astype(np.float32) for i in range(len(stored.files))]
     pairs = list(zip(arrays[::2], arrays[1::2], strict=True))
@@ -183,10 +181,8 @@ def attention(qkv: Any, heads: int) -> Any:
 
 
 def conv3x3(x: Any, weight: Any, stride: int) -> Any:
-    """A 3x3 convolution with padding 1 in float64: the sum of nine shifted products.
-
-    x (batch, in, h, w), weight (out, in, 3, 3) to (batch, out, h / stride, w / stride).
-    """
+    """A 3x3 convolution with padding 1 in float64: the sum of nine shifted products.  x (batch, in,
+    h, w), weight (out, in, 3, 3) to (batch, out, h / stride, w / stride)."""
     height, width = ((size - 1) // stride + 1 for size in x.shape[2:])
     padded = np.pad(x.astype(np.float64, copy=False), ((0, 0), (0, 0), (1, 1), (1, 1)))
     total = np.zeros((weight.shape[0], len(x), height, width))

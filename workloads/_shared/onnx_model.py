@@ -61,11 +61,8 @@ class GraphBuilder:
         opset: int = OPSET,
         domains: Mapping[str, int] | None = None,
     ) -> bytes:
-        """The serialised model; its output is the result of the last node.
-
-        `element` is the input's type by its name in ONNX, `domains` are further operator sets with
-        their versions.
-        """
+        """The serialised model; its output is the result of the last node.  `element` is ONNX's
+        name of the input's type, `domains` are further operator sets with their versions."""
         require_fit(sum(len(weight.raw_data) for weight in self.weights))
         self.nodes[-1].output[0] = "output"
         single, kind = onnx.TensorProto.FLOAT, onnx.TensorProto.DataType.Value(element)

@@ -72,10 +72,8 @@ def encoded(count: int, kind: str, seed: int) -> tuple[bytes, ...]:
 
 
 def in_folder(name: str, seed: int) -> tuple[Path, ...]:
-    """The user's pictures under folder `name`, shuffled and without hidden files.
-
-    WorkloadError "bad_input" if there is none, or if one of the first cannot be decoded.
-    """
+    """The user's pictures under folder `name`, shuffled and without hidden files.  WorkloadError
+    "bad_input" if there is none, or if one of the first cannot be decoded."""
 
     def refuse(error: OSError) -> None:
         raise bad_input(f"{error.filename}: {error.strerror}")
@@ -127,8 +125,7 @@ def normalise(pixels: Any) -> Any:
 
 def bilinear(size: int, target: int) -> Any:
     """The weights (target, size) of bilinear resizing with antialiasing: a triangle, as wide as the
-    source pixels that a target pixel covers and at least one to each side, cut off at the edges and
-    normalised."""
+    source pixels that a target pixel covers, but at least one to each side, and normalised."""
     scale = size / target
     centres = (np.arange(target) + 0.5) * scale
     distance = np.abs(np.arange(size) + 0.5 - centres[:, None]) / max(scale, 1.0)
@@ -143,11 +140,9 @@ class RandomCrops:
         self.sources, self.image, self.seed = sources, image, seed
 
     def __getitem__(self, samples: range) -> Any | str:
-        """The batch of these samples: uint8 (batch, image, image, 3) and labels (batch).
-
-        If a file cannot be read, returns the error message: an exception from a loader would reach
-        the parent with a traceback as its message.
-        """
+        """The batch of these samples: uint8 (batch, image, image, 3) and labels (batch).  If a file
+        cannot be read, returns the error message: an exception from a loader would reach the parent
+        with a traceback as its message."""
         try:
             pixels = np.stack([self.picture(sample) for sample in samples])
         except WorkloadError as error:

@@ -111,10 +111,8 @@ class MatrixProduct(Workload):
         return a, b, probe
 
     def small_probe(self, case: Case) -> Case | None:
-        """The case with its largest size halved until it is small.
-
-        A thin shape stays thin, and the fixed cost of a call stays small compared to the work.
-        """
+        """The case with its largest size halved until it is small.  A thin shape stays thin, and
+        the fixed cost of a call stays small compared to the work."""
         small, sizes = case, {name: int(size) for name, size in case.params.items()}
         sizes["batch"] = case.batch or 1
         while prod(self.shape(small)) > SMALL_PRODUCT:
@@ -136,10 +134,8 @@ def draw(shape: tuple[int, ...], precision: str, seed: int) -> Any:
 
 
 class Probe:
-    """Checks a product C on a few random vectors v: C v must be A (B v), in float64.
-
-    This is much less work than the n^3 of a second product (Freivalds 1977).
-    """
+    """Checks a product C on a few random vectors v: C v must be A (B v), in float64.  This is much
+    less work than the n^3 of a second product (Freivalds 1977)."""
 
     def __init__(self, a: Any, b: Any, seed: int) -> None:
         shape = (b.shape[-1], PROJECTIONS)
@@ -147,7 +143,9 @@ class Probe:
         self.expected = project(a, project(b, self.vectors))
         # A single sum may cancel by chance, so its error is judged by the size it usually has.
         norms = [float(np.linalg.norm(array)) for array in (a, b, self.vectors)]
-        self.scale = max(float(np.linalg.norm(self.expected)), prod(norms) / sqrt(b.size))
+        # A product of zeros, which INT8 draws for n=1, has no size: then any other answer is wrong.
+        scales = float(np.linalg.norm(self.expected)), prod(norms) / sqrt(b.size)
+        self.scale = max(*scales, np.finfo(float).tiny)
 
     def check(self, case: Case, product: Any) -> Accuracy:
         """Check `product`, (batch,) m x n, against the limit of the case's precision."""
@@ -159,9 +157,7 @@ class Probe:
 
 def project(matrix: Any, vectors: Any) -> Any:
     """`matrix` @ `vectors` in float64, one set of vectors for a whole batch or one for each matrix.
-
-    Works on a block of rows (in a batch: of matrices) at a time to save memory.
-    """
+    Works on a block of rows (in a batch: of matrices) at a time to save memory."""
     count = max(1, BLOCK_BYTES // (8 * prod(matrix.shape[1:])))
     parts = []
     for start in range(0, len(matrix), count):

@@ -18,10 +18,8 @@ KERNEL_TIME = "_kernel_time"  # ends the name of an event: the run of a node's k
 
 def by_torch(task: Any, steps: int) -> Profile:
     """Profile `steps` of a `TorchTask` with torch.profiler, as one range named like the case.
-
     Operators are torch's on a CPU, kernels and copies on a GPU.  WorkloadError "no_profiler" if the
-    profiler saw nothing on the GPU.
-    """
+    profiler saw nothing on the GPU."""
     from torch.profiler import ProfilerActivity, profile, record_function
 
     own = getattr(ProfilerActivity, task.device.type.upper(), ProfilerActivity.CPU)  # MPS has none
@@ -61,11 +59,9 @@ def _operators(rows: Any, case: str, on_gpu: bool) -> list[Operator]:
 
 
 def by_onnxruntime(task: Any, steps: int) -> Profile:
-    """Profile `steps` of an `OnnxTask` in a new session, after one run that does not count.
-
-    On a GPU a node's time is that of its launch, so there are no operators, and the total is that
-    of the runs.  Times of nodes left to the CPU include no waits (WaitOnEPStep is separate).
-    """
+    """Profile `steps` of an `OnnxTask` in a new session, after one run that does not count.  On a
+    GPU a node's time is that of its launch, so there are no operators, and the total is that of the
+    runs.  Times of nodes left to the CPU include no waits (WaitOnEPStep is separate)."""
     case = task.case
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
         session = open_session(task.model, case, Path(folder, "profile"), shared=task.shared)

@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from functools import partial
+from math import isfinite
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -69,10 +70,8 @@ def activation_ranges(
     file: Path, samples: Iterable[Sequence[Any]], method: str = "minmax", types: Sequence[str] = ()
 ) -> Ranges:
     """The range of each tensor by its name, over `samples` of arrays in the order of the inputs.
-
-    `types` are the operators whose tensors count, by default all.  Tensors that are empty or not
-    finite have no range and stay in FP32.
-    """
+    `types` are the operators whose tensors count, by default all.  The range of an empty tensor is
+    not finite."""
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
         calibrator = quantization.create_calibrator(
             str(file),
@@ -89,9 +88,8 @@ def activation_ranges(
         collected = calibrator.compute_data()
     ends = {name: [np.asarray(end) for end in data.range_value] for name, data in collected.items()}
     return {
-        name: (float(low.min()), float(high.max()), low.dtype.name)
+        name: (float(low.min(initial=np.inf)), float(high.max(initial=-np.inf)), low.dtype.name)
         for name, (low, high) in ends.items()
-        if low.size and high.size and np.isfinite(low).all() and np.isfinite(high).all()
     }
 
 
@@ -104,15 +102,26 @@ def static(
     **options: Any,
 ) -> bytes:
     """`model` (not changed) in QDQ form: ONNX Runtime fuses the pairs into integer kernels.
-
     `types` are the operators to quantise, `only` the names of the nodes if not all of those;
-    `options` are ONNX Runtime's own.
-    """
+    `options` are ONNX Runtime's own."""
     kinds, calibrate = quantization.QuantType, quantization.calibrate
     limits = {  # in the tensor's own type, which its scale takes too
         name: calibrate.TensorData(lowest=np.array(low, kind), highest=np.array(high, kind))
         for name, (low, high, kind) in found.items()
+        if isfinite(low) and isfinite(high)
     }
+    # The quantiser fails at a tensor without limits, such as one with a mask of -inf.
+    endless, nodes = found.keys() - limits.keys(), model.graph.node
+    kept = options.get("OpTypesToExcludeOutputQuantization", ())
+    excluded = [
+        node.name
+        for node in nodes
+        if endless & {*node.input, *(() if node.op_type in kept else node.output)}
+    ]
+    # Kernels take a scale for each column of a matrix, but not of a batch of matrices.
+    batches = {weight.name for weight in model.graph.initializer if len(weight.dims) > 2}
+    products = (node for node in nodes if node.op_type == "MatMul")
+    whole = {name: [{}] for node in products for name in batches & {*node.input}}
     # quantize_static would infer shapes anew for each variant, and once took no known ranges.
     quantiser = quantization.QDQQuantizer(
         deepcopy(model),
@@ -122,9 +131,9 @@ def static(
         kinds.QInt8 if recipe.activations == "s8" else kinds.QUInt8,
         calibrate.TensorsData(calibrate.CalibrationMethod.MinMax, limits),
         list(only),
-        list(recipe.excluded),
+        [*recipe.excluded, *excluded],
         list(types),
-        options,
+        {**options, "TensorQuantOverrides": whole},
     )
     quantiser.quantize_model()
     return in_order(quantiser.model.model)
@@ -132,9 +141,7 @@ def static(
 
 def dynamic(file: Path, recipe: Recipe, types: Sequence[str] = (), **options: Any) -> bytes:
     """The model in `file` with weights in INT8, and activations that are quantised in each call.
-
-    `types` are the operators to quantise, by default all that the tool knows.
-    """
+    `types` are the operators to quantise, by default all that the tool knows."""
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
         result = Path(folder, "result.onnx")
         quantization.quantize_dynamic(
@@ -159,11 +166,9 @@ def halved(model: bytes) -> bytes:
 
 
 def in_order(model: Any) -> bytes:
-    """`model` serialised with each node after those it reads from, since the tools append nodes.
-
-    A model with subgraphs stays as it is: their sorting does not see what a subgraph reads, and
-    ONNX Runtime loads either order.
-    """
+    """`model` serialised with each node after those it reads from, since the tools append nodes.  A
+    model with subgraphs stays as it is: their sorting does not see what a subgraph reads, and ONNX
+    Runtime loads either order."""
     attributes = (attribute for node in model.graph.node for attribute in node.attribute)
     if not any(attribute.HasField("g") for attribute in attributes):
         quantization.onnx_model.ONNXModel(model).topological_sort()

@@ -131,10 +131,8 @@ def _port(found: Any) -> Any:
 
 
 class BoundSession:
-    """A session with one input and one output, in buffers that stay on its device.
-
-    A run copies its batch there, and the answer back.  cuDNN searches its algorithms in the first.
-    """
+    """A session with one input and one output, in buffers that stay on its device.  A run copies
+    its batch there, and the answer back.  cuDNN searches its algorithms in the first."""
 
     def __init__(self, session: Any, device: str, batch: Any) -> None:
         values = onnxruntime.OrtValue
@@ -160,11 +158,8 @@ def cpu_session(
     profile: Path | None = None,
     optimised: Path | None = None,
 ) -> Any:
-    """A session on all usable cores, with the options of `mode`; raises ONNX Runtime's errors.
-
-    A profile goes to a file whose name begins with `profile`, the graph that runs after
-    optimisation to the file `optimised`.
-    """
+    """A session on all usable cores, with the options of `mode`; raises ONNX Runtime's errors.  A
+    profile goes to a file whose name begins with `profile`, the optimised graph to `optimised`."""
     options = _options(mode, _cores(), profile)
     if optimised is not None:
         options.optimized_model_filepath = str(optimised)

@@ -261,10 +261,8 @@ def compiled(setup: Setup, function: Any, mode: str | None, /, *args: Any, **kwa
 
 def graphed(call: Callable[[], Any], inside: Iterable[Any] = ()) -> Callable[..., Any]:
     """A function that copies its arguments into the tensors `inside`, from which `call` reads, and
-    replays `call` by one launch.  It returns the same output each time, overwritten.
-
-    Source: torch's documentation, "CUDA Graphs".
-    """
+    replays `call` by one launch.  It returns the same output each time, overwritten.  Source:
+    torch's documentation, "CUDA Graphs"."""
     targets = list(inside)
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())

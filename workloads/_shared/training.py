@@ -158,8 +158,7 @@ def gradients(network: Any) -> list[Any]:
 
 @contextmanager
 def untouched(network: Any, *, frozen: bool = False) -> Iterator[None]:
-    """Restore statistics and modes and clear gradients after the block, which runs in evaluation
-    mode if `frozen`."""
+    """Restore statistics and modes and clear gradients after the block; `frozen`: in evaluation."""
     buffers = [(buffer, buffer.clone()) for buffer in network.buffers()]
     parts = [(part, dict(vars(part))) for part in network.modules()]
     if frozen:
@@ -206,11 +205,8 @@ def compare(
     found: Gradient, network: Any, inputs: Any, targets: Any, what: str, limit: float
 ) -> Accuracy:
     """The largest relative error among the loss and the gradients of `what`, against those of an
-    FP32 `network` on the CPU by eager torch in float64.
-
-    Each matrix or kernel counts on its own.  All vectors (biases, scales) count together, since a
-    single one may be close to zero.
-    """
+    FP32 `network` on the CPU by eager torch in float64.  Each matrix or kernel counts on its own.
+    All vectors (biases, scales) count together, since a single one may be close to zero."""
     expected = exact_gradient(network, inputs, targets)
     pairs = list(zip(found[1], expected[1], strict=True))
     errors = [relative_error(*pair) for pair in pairs if pair[1].ndim > 1]
@@ -221,10 +217,8 @@ def compare(
 
 
 def shuffled_batches(count: int, batch: int, seed: int, device: Any) -> Iterator[Any]:
-    """Endless batches of a finite data set: the rows (batch) of the next one, on `device`.
-
-    Each epoch has its own order, the same on every device.  A last, smaller batch is skipped.
-    """
+    """Endless batches of a finite data set: the rows (batch) of the next one, on `device`.  Each
+    epoch has its own order, the same on every device.  A last, smaller batch is skipped."""
     generator = torch.Generator().manual_seed(seed)
     while True:
         order = torch.randperm(count, generator=generator)[: count - count % batch]
@@ -235,9 +229,7 @@ def shuffled_batches(count: int, batch: int, seed: int, device: Any) -> Iterator
 
 def loader(data: Any, sampler: Any, workers: int, *, pin: bool, **settings: Any) -> Any:
     """A DataLoader over a data set of whole batches, with these `settings` of its `workers`.
-
-    Forked children share the memory of the data, and wait without a limit: a task may be frozen.
-    """
+    Forked children share the memory of the data, and wait without a limit: a task may be frozen."""
     from torch.utils.data import DataLoader
 
     if sys.platform == "linux":

@@ -42,9 +42,7 @@ def error(session: Any, samples: Samples, references: Samples) -> float:
 
 def compare(names: Sequence[str], answers: Samples, references: Samples) -> list[OutputAccuracy]:
     """One result per output over all samples; `answers` and `references` hold samples of outputs.
-
-    WorkloadError if shapes differ, or an answer is not finite although its reference is.
-    """
+    WorkloadError if shapes differ, or an answer is not finite although its reference is."""
     found = []
     for place, name in enumerate(names):
         both = zip(answers, references, strict=True)
@@ -68,10 +66,8 @@ def compare(names: Sequence[str], answers: Samples, references: Samples) -> list
 
 
 def summary(outputs: Sequence[OutputAccuracy], metric: str) -> float:
-    """The value of the worst output, 0 without outputs.
-
-    `metric`: "relative_error", or "disagreement", the share of samples whose top entry changes.
-    """
+    """The value of the worst output, 0 without outputs.  `metric`: "relative_error", or
+    "disagreement", the share of samples whose top entry changes."""
     if metric == "relative_error":
         return max((output.relative_error for output in outputs), default=0.0)
     shares = [o.top1_agreement for o in outputs if o.top1_agreement is not None]
@@ -83,8 +79,9 @@ def summary(outputs: Sequence[OutputAccuracy], metric: str) -> float:
 
 def differing(answer: Array, reference: Array) -> float:
     """The share of rows whose largest entry changes; 0 without rows, as where nothing is found."""
-    changed = np.argmax(answer, axis=-1) != np.argmax(reference, axis=-1)
-    return float(np.mean(changed)) if changed.size else 0.0
+    if not reference.size:
+        return 0.0
+    return float(np.mean(np.argmax(answer, axis=-1) != np.argmax(reference, axis=-1)))
 
 
 def has_classes(reference: Array) -> bool:
@@ -100,10 +97,8 @@ def holds_labels(reference: Array) -> bool:
 
 def sums(answer: Array, reference: Array, name: str = "") -> tuple[float, ...]:
     """The squared norms of the difference, the reference and the answer, and the product of both.
-
     Entries whose reference is not finite are left out, but if that is infinite, the answer must
-    have its sign: INT8 puts large numbers there.
-    """
+    have its sign: INT8 puts large numbers there."""
     if answer.shape != reference.shape:
         text = f"output {name} has shape {answer.shape}, the original's {reference.shape}"
         raise WorkloadError(text, code="wrong_result")

@@ -19,10 +19,8 @@ FEWEST = 40  # inputs from which on the bound of a relative error holds where er
 
 
 def fewest(metric: str, limit: float, chance: float = CHECK, *, labels: bool = False) -> int | None:
-    """The number of inputs from which on a bound can meet `limit`; None: no number can.
-
-    `labels`: an output holds labels, so that its relative error is the root of a share.
-    """
+    """The number of inputs from which on a bound can meet `limit`; None: no number can.  `labels`:
+    an output holds labels, so that its relative error is the root of a share."""
     if metric == "relative_error":
         if not labels:
             return FEWEST

@@ -15,7 +15,7 @@ from .errors import bad_model, clear_errors, one_line
 from .inputs import CHECK_SHARE, Chosen, samples_in
 from .load import Loaded, Original, load
 from .samples import Samples
-from .shapes import Axis, Input, Shapes, Sizes, ports as ports_of, possible_sizes
+from .shapes import Axis, Input, Shapes, Sizes, batch_keys, ports as ports_of, possible_sizes
 from .values import Maker
 
 SAMPLES = 8  # random inputs to check on, and as many to calibrate with
@@ -51,10 +51,9 @@ def inspect(
     `seconds`.  WorkloadError `bad_model` if the model cannot be read or run, `bad_input` if inputs
     or shapes do not fit it.
     """
-    why = None
     with clear_errors(f"{one_line(Path(model).name)} cannot be used"):
         loaded = load(model)
-        original = Original(loaded.path)
+        original, why = Original(loaded.path), None
         # Inputs of the user's are kept apart to check if they are at least so many.
         fewest = None if limit is None else bounds.fewest(metric, limit, labels=original.labels)
         ports = ports_of(graph.free_inputs(loaded.proto))
@@ -69,27 +68,35 @@ def inspect(
         else:
             possible = possible_sizes(ports, shapes, batch)
             chosen = _random(original, loaded.proto, ports, possible, seed)
-        began = time.perf_counter()
-        reference = [original.run(each) for each in [*chosen.choose, *chosen.check]]
-        step_s = (time.perf_counter() - began) / len(reference)
-        if (output := _undefined(original.outputs, reference)) is not None:
-            hint = "pass other inputs" if inputs else RANGE_HINT
-            raise bad_model(f"the original model answers NaN or infinity in {output}", hint)
-        if graph.may_be_random(loaded.proto) and _varies(original, chosen.choose[0], reference[0]):
-            message = "the model answers differently each time, so no variant can be judged"
-            raise bad_model(message, RANDOM_HINT)
-        answers = dict(zip(original.outputs, reference[0], strict=True))
+        reference, step_s = _reference(original, chosen, loaded.proto, is_random=inputs is None)
         _write(chosen, reference, Path(folder), given)
-        needed = None if fewest is None or why else math.ceil(fewest / CHECK_SHARE)
+        is_sure = batch or given or batch_keys(ports) or chosen.sizes.batch == 1
+        if not (is_sure or any(each.shape[:1] == (chosen.sizes.batch,) for each in reference[0])):
+            chosen.sizes.batch = None  # a fixed first axis that no output has is no batch
         return {
-            **_facts(loaded, ports, chosen, answers),
+            **_facts(loaded, ports, chosen, dict(zip(original.outputs, reference[0], strict=True))),
             "uncompared": original.uncompared,
             "step_s": step_s,
-            "check_samples": len(chosen.check),
-            "folds": quantise.FOLDS if chosen.folded else 0,
-            "needed_inputs": needed,
+            "needed_inputs": None if fewest is None or why else math.ceil(fewest / CHECK_SHARE),
             "no_promise": why,
         }
+
+
+def _reference(
+    original: Original, chosen: Chosen, model: Any, *, is_random: bool
+) -> tuple[Samples, float]:
+    """The answers of the model as given, and the seconds of a run; WorkloadError if no variant can
+    be compared with them."""
+    began = time.perf_counter()
+    reference = [original.run(each) for each in [*chosen.choose, *chosen.check]]
+    step_s = (time.perf_counter() - began) / len(reference)
+    if (output := _undefined(original.outputs, reference)) is not None:
+        hint = RANGE_HINT if is_random else "pass other inputs"
+        raise bad_model(f"the original model answers NaN or infinity in {output}", hint)
+    if graph.may_be_random(model) and _varies(original, chosen.choose[0], reference[0]):
+        message = "the model answers differently each time, so no variant can be judged"
+        raise bad_model(message, RANDOM_HINT)
+    return reference, step_s
 
 
 def _write(chosen: Chosen, reference: Samples, folder: Path, answered: str | None) -> None:
@@ -185,9 +192,7 @@ def _run_s(original: Original, sample: Mapping[str, Array]) -> tuple[float, list
 
 def _undefined(names: Sequence[str], reference: Samples) -> str | None:
     """The first output that nothing can be compared with: one with NaN, or with infinity only.
-
-    Single infinities are fine, such as those behind a mask.
-    """
+    Single infinities are fine, such as those behind a mask."""
     for name, arrays in zip(names, zip(*reference, strict=True), strict=True):
         for array in (each for each in arrays if each.dtype.kind == "f" and each.size):
             if np.isnan(array).any() or np.isinf(array).all():
@@ -237,6 +242,8 @@ def _facts(
         "batch": chosen.sizes.batch,
         "samples": len(chosen.choose),
         "calibration_samples": len(chosen.calibration),
+        "check_samples": len(chosen.check),
+        "folds": quantise.FOLDS if chosen.folded else 0,
         "same_samples": chosen.same,
         "inputs_from": one_line(chosen.source),
         "forms": [],

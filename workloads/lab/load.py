@@ -22,7 +22,7 @@ from .errors import AGAIN, bad_model, clear_errors, one_line, said
 
 SMALL = 4096  # bytes of a constant that stays in the parsed graph
 SHAPES_HINT = "pass its shape: --shape NAME=1,3,224,224, or real inputs: --inputs data.npz"
-OLDER = "upgrade onnxruntime, or export it for an older one, with ONNX's own operators"
+OLDER = "upgrade onnxruntime, or export it in float32 with ONNX's own operators, for an older opset"
 # Words of ONNX Runtime for what it does not know; any other error is a fault of the file.
 UNKNOWN = re.compile(r"opset|registered|IR version|implementation|not supported", re.IGNORECASE)
 EXPORT = "export the model to ONNX first, for instance by torch.onnx.export or tf2onnx"
@@ -187,10 +187,8 @@ def _drop_weights(proto: Any) -> None:
 
 
 class Original:
-    """The untouched file run by ONNX Runtime on the CPU: the reference for all variants.
-
-    Graph optimisations are off, so the reference is what the file says.
-    """
+    """The untouched file run by ONNX Runtime on the CPU: the reference for all variants.  Graph
+    optimisations are off, so the reference is what the file says."""
 
     def __init__(self, file: Path) -> None:
         self._name = file.name

@@ -39,9 +39,7 @@ def mixed(
     folder: Path, recipe: Recipe, metric: str, limit: float, seconds: float
 ) -> dict[str, Any]:
     """Write the variant of the static `recipe` with nodes left in FP32 to keep the error `limit`.
-
-    `metric`: "relative_error" or "disagreement".  Returns what `build` does, recipe and `error`.
-    """
+    `metric`: "relative_error" or "disagreement".  Returns what `build` does, recipe and `error`."""
     with quiet():
         search = _Search(folder, recipe, metric, limit, seconds)
         chosen = search.run(units(search.model, products.kept(folder), recipe))

@@ -96,11 +96,9 @@ def _name_nodes(model: Any) -> None:
 
 
 def _fit_weights(model: Any) -> None:
-    """Adapt weights and their shapes to faults of the quantisers.
-
-    They transpose weights but not the shapes recorded for them, so these are removed.  With scales
-    per channel they take a Gemm's bias of one row for a scalar, so it becomes a vector.
-    """
+    """Adapt weights and their shapes to faults of the quantisers.  They transpose weights but not
+    the shapes recorded for them, so these are removed.  With scales per channel they take a Gemm's
+    bias of one row for a scalar, so it becomes a vector."""
     weights = {weight.name: weight for weight in model.graph.initializer}
     stale = [info for info in model.graph.value_info if info.name in weights]
     for info in stale:

@@ -51,11 +51,9 @@ class Product:
 
 
 def find(model: Any, folder: Path, sample: Sequence[Any]) -> list[Product]:
-    """The products of all graphs, with the shapes and seconds of profiled runs of `sample`.
-
-    Node names must be unique.  A run shows shapes of dynamic axes too, where inference on the
-    graph gives up; a branch that is not taken counts as no work.
-    """
+    """The products of all graphs, with the shapes and seconds of profiled runs of `sample`.  Node
+    names must be unique.  A run shows shapes of dynamic axes too, where inference on the graph
+    gives up; a branch that is not taken counts as no work."""
     seen: dict[str, list[Any]] = {}
     for name, event in _profiled(model.SerializeToString(), folder, [sample] * RUNS):
         seen.setdefault(name, []).append(event)

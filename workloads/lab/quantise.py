@@ -23,9 +23,8 @@ PRODUCTS = ("Conv", "MatMul", "Gemm")
 ABSORBED = ("Clip", "Relu")  # become part of the product before them
 FOLDS = 3  # parts of few inputs, each judged by ranges from the others
 HISTOGRAM_SAMPLES = 32  # inputs that fill histograms: each keeps every tensor in memory
-# Operators between products that have an integer kernel: a chain of these stays in INT8.  Not
-# among them: softmax and norms, which 256 steps are too coarse for, and ConvTranspose, which has no
-# integer kernel.
+# Operators between products that have an integer kernel, as ConvTranspose has not: a chain of these
+# stays in INT8.  Softmax and norms are not among them, since 256 steps are too coarse for those.
 BETWEEN = (
     "Add", "AveragePool", "Clip", "Concat", "Flatten", "Gather", "GlobalAveragePool", "LeakyRelu",
     "MaxPool", "Mul", "Pad", "Relu", "Reshape", "Resize", "Sigmoid", "Slice", "Split", "Squeeze",
@@ -107,11 +106,9 @@ def static(model: Any, found: Ranges, recipe: Recipe, only: Sequence[str] = ()) 
 
 
 def ranges(folder: Path, method: str, left_out: int | None = None) -> Ranges:
-    """The range of each tensor over the calibration inputs, kept in `folder`.
-
-    Ranges hold for every scope, type and set of excluded nodes, since all of those quantise
-    tensors of the same prepared model.  One of the folds may be left out.
-    """
+    """The range of each tensor over the calibration inputs, kept in `folder`.  Ranges hold for
+    every scope, type and set of excluded nodes, since all of those quantise tensors of the same
+    prepared model.  One of the folds may be left out."""
     file = folder / f"ranges-{method}-{left_out}.json"
     if not file.exists():
         inputs = samples.read(folder / samples.CALIBRATION)
@@ -125,11 +122,9 @@ def ranges(folder: Path, method: str, left_out: int | None = None) -> Ranges:
 
 
 def integer_share(made: bytes, folder: Path) -> float:
-    """The share of multiply-adds in INT8, 0 to 1, in the graph that ONNX Runtime runs.
-
-    A quantised weight counts only where an integer kernel reads it: pairs without a kernel are
-    computed in FP32, at a higher cost than before.
-    """
+    """The share of multiply-adds in INT8, 0 to 1, in the graph that ONNX Runtime runs.  A quantised
+    weight counts only where an integer kernel reads it: pairs without a kernel are computed in
+    FP32, at a higher cost than before."""
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         file = Path(scratch, "optimised.onnx")
         # All optimisations would change the layout of products and rename their weights.

@@ -93,14 +93,14 @@ def possible_sizes(inputs: Sequence[Input], given: Shapes, batch: int | None) ->
         if 0 in port.axes:
             place = f"input {port.name} has an axis of size 0: {shown([port])}"
             raise bad_model(place, "export it with a dynamic axis, or without that input")
-    batch_keys = _batch_keys(inputs)
+    keys = batch_keys(inputs)
     known = {
         _key(port, axis): size
         for port in inputs
         for axis, size in enumerate(given.get(port.name, ()))
     }
-    used = _batch(inputs, batch_keys, known, given, batch)
-    known = {**dict.fromkeys(batch_keys, used or 1), **known}
+    used = _batch(inputs, keys, known, given, batch)
+    known = {**dict.fromkeys(keys, used or 1), **known}
     fits = False
     for sizes in _sizes(inputs, known, used or 1):
         shapes = {
@@ -143,7 +143,7 @@ def _key(port: Input, place: int) -> Any:
     return axis if isinstance(axis, str) else (port.name, place)
 
 
-def _batch_keys(inputs: Sequence[Input]) -> list[Any]:
+def batch_keys(inputs: Sequence[Input]) -> list[Any]:
     """The keys of batch axes: an axis with the batch in its name, else a dynamic first axis."""
     found: dict[Any, None] = {}
     for port in inputs:
@@ -158,7 +158,7 @@ def _batch_keys(inputs: Sequence[Input]) -> list[Any]:
 
 def counts_batch(inputs: Sequence[Input], port: Input) -> bool:
     """Whether the first axis of `port` is the batch."""
-    return bool(port.axes) and _key(port, 0) in _batch_keys(inputs)
+    return bool(port.axes) and _key(port, 0) in batch_keys(inputs)
 
 
 def _batch(

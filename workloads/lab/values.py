@@ -23,10 +23,8 @@ _COMPARES = ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual")
 
 
 class Maker:
-    """Makes samples for one model; `origins` says where the values of each input come from.
-
-    With `positive`, floating-point numbers lie between 0 and 1 instead of around 0.
-    """
+    """Makes samples for one model; `origins` says where the values of each input come from.  With
+    `positive`, floating-point numbers lie between 0 and 1 instead of around 0."""
 
     def __init__(self, model: Any, inputs: Sequence[Input], *, positive: bool = False) -> None:
         self._positive = positive

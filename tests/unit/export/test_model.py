@@ -282,7 +282,7 @@ def test_a_model_with_branches_maps_and_several_inputs_is_described() -> None:
     assert rest == [
         "input x float32 [4]",
         "input sr int64 [], constant 16000",
-        "outputs without tensors, not compared: probabilities",
+        "outputs that cannot be compared: probabilities",
         "the static quantiser skips the graphs inside If",
     ]
 

@@ -35,6 +35,14 @@ def test_a_fixed_batch_stays(case: Case) -> None:
     assert "dynamic first axis" in str(error.hint)
 
 
+@pytest.mark.parametrize(("axis", "batch"), [(0, None), (1, 3)])
+def test_a_fixed_first_axis_that_no_output_has_is_no_batch(axis: int, batch, case: Case) -> None:
+    node = helper.make_node("ReduceMean", ["x"], ["y"], axes=[axis], keepdims=0)
+    net = made.model([node], [made.port("x", shape=[3, 8])], [made.port("y")])
+    assert case.inspect(net)["batch"] == batch
+    assert case.inspect(net, batch=3)["batch"] == 3
+
+
 def test_shapes_given_win_and_are_checked(case: Case) -> None:
     facts = case.inspect(made.conv_net(), shapes={"x": [5, 3, 8, 8]})
     assert (facts["batch"], run_shapes(facts)) == (5, {"x": [5, 3, 8, 8]})

@@ -1,5 +1,6 @@
 """The lab: the preparation of a user's model, and its variants."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -150,6 +151,28 @@ def test_variants_are_made_and_near_the_original(model, shape, recipe, tmp_path)
     assert 0 < error_of(made["file"], tmp_path) < 0.15
     if recipe.precision == "int8":
         assert made["coverage"] > 0.7
+
+
+@pytest.mark.parametrize("scope", ["all", "products"])
+@pytest.mark.parametrize("per_channel", [True, False])
+def test_a_mask_of_infinity_alone_stays_in_fp32(scope, per_channel, tmp_path) -> None:
+    graph = Graph()
+    mask = graph.constant(np.triu(np.full((6, 6), -np.inf, np.float32), 1))
+    scores = graph.add("Add", graph.add("MatMul", "x", graph.weight(16, 6)), mask)
+    x = graph.add("MatMul", graph.add("Softmax", scores), graph.weight(6, 3))
+    prepared(graph.model(TOKENS, x), tmp_path, TOKENS)
+    made = build(tmp_path, replace(STATIC, scope=scope, per_channel=per_channel))
+    assert made["coverage"] == 1.0
+    assert error_of(made["file"], tmp_path) < 0.15
+
+
+def test_a_batch_of_matrices_has_one_scale_and_runs(tmp_path: Path) -> None:
+    graph = Graph()
+    x = graph.add("MatMul", "x", graph.weight(2, 16, 3))
+    prepared(graph.model((2, *ROWS), x), tmp_path, (2, *ROWS))
+    made = build(tmp_path, replace(STATIC, per_channel=True))
+    assert made["coverage"] == 1.0
+    assert error_of(made["file"], tmp_path) < 0.15
 
 
 def test_dynamic_products_leave_convolutions_alone(tmp_path: Path) -> None:

@@ -37,6 +37,13 @@ def test_products_of_any_shape_are_right_and_a_wrong_one_is_found(shape, backend
     assert not task.probe.check(task.case, product).passed
 
 
+def test_a_product_of_zeros_is_right_and_any_other_answer_wrong() -> None:
+    zeros = np.zeros((1, 1), np.float32)
+    probe, case = product.Probe(zeros, zeros, 0), gemm("int8", 1, 1, 1, 1)
+    assert probe.check(case, zeros).passed
+    assert not probe.check(case, zeros + 1).passed
+
+
 def test_a_wrong_product_of_a_batch_is_found_though_all_others_are_right() -> None:
     task = prepared(gemm("fp32", 20, 8, 8, 8))
     task.step()

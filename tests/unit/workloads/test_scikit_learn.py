@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,7 @@ from tasks import losses
 
 from workbench.contract import Case, Setup
 from workloads import digits
-from workloads._shared.digits import TRAINING
+from workloads._shared.optdigits import TRAINING
 from workloads.digits import pictures
 from workloads.digits_to_accuracy import WORKLOAD as FIT
 from workloads.forest import WORKLOAD as FOREST
@@ -82,6 +83,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> None:
         "sklearn.neural_network": (MLPClassifier,),
     }.items():
         module = ModuleType(name)
+        module.__spec__ = ModuleSpec(name, None)  # for torch's compiler, which looks for it
         vars(module).update({each.__name__: each for each in classes})
         monkeypatch.setitem(sys.modules, name, module)
 

@@ -49,11 +49,8 @@ def rows(ceilings: Ceilings) -> list[tuple[str, ...]]:
 
 
 def bars(ceilings: Ceilings, device: str) -> list[tuple[str, float | None, str]]:
-    """Label, share and text of each ceiling of `device` and of its datasheet.
-
-    The share (0 to 1) is relative to the largest rate of any device that counts the same; None for
-    figures that are not rates.
-    """
+    """Label, share and text of each ceiling of `device` and of its datasheet.  The share is of the
+    largest rate of any device that counts the same; None for figures that are not rates."""
     known = {each.device: _figures(each) for each in with_datasheets(ceilings)}
     sheet, most = known.get(f"{device} datasheet"), dict[str, float]()
     measured = [known[each.device] for each in ceilings.devices]

@@ -57,11 +57,8 @@ def chart(
     bands: Sequence[Band] = (),
 ) -> list[Text]:
     """The series, later ones on top, with names at their ends, above an axis with as many of the
-    first `labels` as fit.
-
-    `level_text` formats a tick of the vertical axis.  `width` and `height` are those of the plot;
-    labels take `LABEL` more columns, the axis two more lines.
-    """
+    first `labels` as fit.  `level_text` formats a tick of the vertical axis.  `width` and `height`
+    are those of the plot; labels take `LABEL` more columns, the axis two more lines."""
     longest = max(len(each.name) for each in series)
     name_room = longest + 3 if 0 < longest <= min(MOST_NAME, width // 3) - 3 else 0
     together = [place for each in series for place in each.places]

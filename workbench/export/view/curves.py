@@ -98,11 +98,9 @@ def chart_lines(
     bands: Sequence[Band] = (),
     whole: Sweep | None = None,
 ) -> list[Text]:
-    """The curves over one numeric size; [] if there are none.
-
-    `at` is the point of the row on the screen, `chosen` the label of the candidate under the
-    cursor, whose curve is drawn on top.  `whole` includes hidden curves, so that marks stay.
-    """
+    """The curves over one numeric size; [] if there are none.  `at` is the point of the row on the
+    screen, `chosen` the label of the candidate under the cursor, whose curve is drawn on top.
+    `whole` includes hidden curves, so that marks stay."""
     curves = sorted(sweep.curves, key=lambda curve: curve.candidate == chosen)
     marks, series = curve_marks(whole or sweep), []
     for curve in curves:

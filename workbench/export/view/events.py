@@ -17,8 +17,7 @@ from .spans import Fact, Text, facts_lines, heading
 from .tables import MORE_IS_BETTER, rate_text
 from .words import choice_word, reason_text
 
-# Codes of warnings that are shown at once: a requested file is missing, the run is not kept, or
-# ratios are unreliable.
+# Warnings to show at once: a requested file is missing, no run is kept, or ratios are unreliable.
 ALARMING = ("no_trace", "no_journal", "not_frozen")
 WORD_WIDTH = 10  # the longest word is `eliminated`
 LOG_LABEL = 22  # cells of "  41.2 s  eliminated  "

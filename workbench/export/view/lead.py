@@ -61,11 +61,8 @@ def samples_text(candidate: Candidate, most: int = MOST_BARS) -> Text:
 
 def loss_lines(row: Row, run: RunView, width: int, most: int) -> list[Text]:
     """A heading, and for each candidate a line with its first loss, curve and last loss:
-    `cuda:0 torch bf16   2.31 ▇▆▄▃▂▁ 0.42`.
-
-    All curves share one scale.  Of more than `most` candidates, the fastest still in the race are
-    shown.
-    """
+    `cuda:0 torch bf16   2.31 ▇▆▄▃▂▁ 0.42`.  All curves share one scale.  Of more than `most`
+    candidates, the fastest still in the race are shown."""
     training = [candidate for candidate in run.ordered(row) if candidate.loss]
     shown = sorted(training, key=lambda candidate: candidate.eliminated)[:most]
     if not shown:  # the only losses are those of a candidate without a rank

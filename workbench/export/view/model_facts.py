@@ -19,7 +19,7 @@ def model_and_inputs(facts: ModelFacts) -> Iterator[str]:
     """The model in a line, and a line for each of its inputs."""
     parts = [
         units.size(facts.size_bytes),
-        f"opset {facts.opset}",
+        *([f"opset {facts.opset}"] if facts.opset else []),  # none for ai.onnx.ml alone
         f"{units.count(facts.parameters)} parameters",
         "already quantised" if facts.quantised else facts.precision,
     ]
@@ -36,7 +36,7 @@ def model_and_inputs(facts: ModelFacts) -> Iterator[str]:
             ways = f"{facts.samples} calibrate and select, cross-validated in {facts.folds} parts"
         yield f"samples, split at random: {ways}, {facts.check_samples} are held out to check"
     if facts.uncompared:
-        yield f"outputs without tensors, not compared: {', '.join(facts.uncompared)}"
+        yield f"outputs that cannot be compared: {', '.join(facts.uncompared)}"
     if facts.control_flow:
         inside = ", ".join(facts.control_flow)
         yield f"the static quantiser skips the graphs inside {inside}"

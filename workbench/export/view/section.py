@@ -55,8 +55,7 @@ class Section:
 
 
 def section_lines(found: Sequence[Section], width: int, table_width: int = UNLIMITED) -> list[Text]:
-    """The sections one below the other, their facts aligned; tables lose columns that do not fit
-    `table_width`."""
+    """The sections one below the other, facts aligned; tables lose columns beyond `table_width`."""
     lines: list[Text] = []
     indent = max((label_width(section.facts) for section in found), default=0)
     for section in found:

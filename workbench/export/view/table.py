@@ -20,8 +20,7 @@ Cell = Text | Sequence[Text] | Callable[[int], Text]
 
 @dataclass(frozen=True)
 class Column:
-    """A column.  Rank 0 always stays; of the others, empty ones disappear first, then the highest
-    rank.
+    """A column.  Rank 0 always stays; others disappear, empty ones first, then the highest rank.
 
     A column has a width between `minimum` and its natural one: lower ranks get cells first, within
     a rank the narrowest, and `patient` columns after all others.  Without a minimum, the shortest

@@ -210,11 +210,8 @@ def raced_lines(
     marks: Mapping[str, Span] = {},
     accepts: Callable[..., bool] = lambda *_: True,
 ) -> list[Line]:
-    """A line for each candidate; those for reference only follow a heading.
-
-    `marks` has the symbols of the curves by label; `accepts` says which lines are shown, by their
-    labels and words.
-    """
+    """A line for each candidate; those for reference only follow a heading.  `marks` has the
+    symbols of the curves; `accepts` says which lines are shown, by their labels and words."""
     lines: list[Line] = []
     for candidate in run.ordered(row):
         label = candidate.case.label

@@ -82,11 +82,8 @@ def with_short(name: Text) -> list[Text]:
 
 
 def pick_texts(verdict: Verdict, run: RunView, *, words: bool = False) -> list[Text]:
-    """Texts for the pick, longest first, with the first in `words` if asked.
-
-    An equal runner-up is shown too, or dots in its place, unless it was eliminated; the shortest
-    texts leave out tuning and device.
-    """
+    """Texts for the pick, longest first, with the first in `words` if asked.  An equal runner-up is
+    shown too, or dots, unless it was eliminated; the shortest texts lack tuning and device."""
     if verdict.pick is None:
         return [Text.of(("none", "dim"))]
     picks = _pick_names(verdict.pick, run, words=words)

@@ -61,11 +61,8 @@ def groups(root: Path, controller: str) -> list[tuple[int, Path]]:
 
 
 def _below(path: str, mounted: str) -> list[str]:
-    """The parts of `path` below the mounted group; [] if it lies outside the mount.
-
-    A container may see its host's path, or one that starts with `/..`; the limits that it can see
-    are then at the mount point.
-    """
+    """The parts of `path` below the mounted group; [] if it lies outside the mount.  A container
+    may see its host's path, or one that starts with `/..`; limits are then at the mount point."""
     parts = [part for part in path.split("/") if part]
     top = [part for part in mounted.split("/") if part]
     if ".." in parts or parts[: len(top)] != top:
@@ -114,11 +111,8 @@ _MEMORY_NAMES = {
 
 def memory_limits(root: Path, total_bytes: int) -> list[tuple[int, int]]:
     """The memory limits of this group and its ancestors, each with the bytes left before the group
-    swaps or is killed.
-
-    Limits above `total_bytes` do not count, since v1 expresses "no limit" as a number near 2**63.
-    Page cache that the kernel drops first (`inactive_file`) counts as left.
-    """
+    swaps or is killed.  Limits above `total_bytes` do not count, since v1 expresses "no limit" as a
+    number near 2**63.  Page cache that the kernel drops first (`inactive_file`) counts as left."""
     limits = []
     for version, folder in groups(root, "memory"):
         limit_file, usage_file, cache_line = _MEMORY_NAMES[version]

@@ -21,10 +21,8 @@ from .sysfs import NOT_LINUX, parse_int, read_text
 
 def slurm_limit(environ: Mapping[str, str]) -> CoreLimit | None:
     """The CPUs that Slurm gave this task; Slurm may not enforce them by affinity.
-
     `SLURM_CPUS_PER_TASK` is only set on request; `SLURM_CPUS_ON_NODE` counts the step's CPUs on
-    this node (Slurm docs, srun and sbatch output environment).
-    """
+    this node (Slurm docs, srun and sbatch output environment)."""
     if "SLURM_JOB_ID" not in environ:
         return None  # the variables are inherited from a shell outside of the job
     for name in ("SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE"):
@@ -51,10 +49,8 @@ def _logical_cores(root: Path) -> CoreLimit:
 
 
 def tightest(limits: list[CoreLimit]) -> tuple[int, str]:
-    """Usable cores, and the name of the limit that sets them.
-
-    Rounded down, since a quota of 2.5 cores would throttle 3 threads.
-    """
+    """Usable cores, and the name of the limit that sets them.  Rounded down, since a quota of 2.5
+    cores would throttle 3 threads."""
     whole = [(max(1, math.floor(limit.cores)), limit.name) for limit in limits]
     return min(whole, key=lambda pair: pair[0])  # the first of equals
 

@@ -44,8 +44,7 @@ def having(precision: str, cpu: Cpu) -> str | None:
 
 
 def lacking(precision: str, cpu: Cpu) -> str | None:
-    """The extensions for `precision`, in words, if this CPU has none of them; None if it has one or
-    if unknown."""
+    """The extensions for `precision`, in words, if this CPU is known to have none, else None."""
     known = _extensions(precision, cpu)
     return " or ".join(known) if set(known.values()) == {False} else None
 

@@ -72,10 +72,8 @@ def smt(root: Path) -> bool | None:
 
 def efficiency_cores(root: Path) -> int | None:
     """Number of logical CPUs of the slower kind: on Intel by their own PMU, on arm64 by capacity.
-
-    Sources: kernel docs ABI/testing/sysfs-devices-system-cpu (cpu_capacity), and the event
-    sources cpu_core and cpu_atom of Intel's hybrid processors.
-    """
+    Sources: kernel docs ABI/testing/sysfs-devices-system-cpu (cpu_capacity), and the event sources
+    cpu_core and cpu_atom of Intel's hybrid processors."""
     if atoms := cpulist(read_text(root / "sys/devices/cpu_atom/cpus")):
         return len(atoms)
     online = online_cpus(root)
@@ -88,10 +86,8 @@ def efficiency_cores(root: Path) -> int | None:
 
 def max_frequency_mhz(root: Path) -> float | None:
     """The highest clock that the kernel reports for any core; few virtual machines report one.
-
     acpi-cpufreq often leaves the boost out: an EPYC 7451 with "CPU max MHz: 2300" ran at 2894
-    (github.com/util-linux/util-linux/issues/755).
-    """
+    (github.com/util-linux/util-linux/issues/755)."""
     files = (root / _CPUS / "cpufreq").glob("policy*/cpuinfo_max_freq")
     highest_khz = max((read_int(file) or 0 for file in files), default=0)
     return highest_khz / 1000 if highest_khz > 0 else None
