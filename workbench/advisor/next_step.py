@@ -6,7 +6,8 @@ from collections.abc import Iterator, Set
 from ..catalog.files import UNLISTED
 from ..contract import REDUCED
 from ..records.reason import OVERLOADED_MACHINE
-from ..report.candidate import Candidate, candidate_name
+from ..report.candidate import Candidate
+from ..report.names import candidate_name
 from ..stats import ratios
 from ..text import units
 from ..text.units import as_sentence

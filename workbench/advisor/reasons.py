@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from ..catalog.files import UNLISTED
 from ..contract import kind_of
 from ..planning.scenario import Scenario
-from ..report.candidate import BY_FIRST_BLOCK, Candidate, candidate_name
+from ..report.candidate import BY_FIRST_BLOCK, Candidate
+from ..report.names import candidate_name
 from ..stats.objectives import UNTIMED
+from ..stats.paired import Ratio
 from ..stats.ratios import TOLERANCE, is_tie
-from ..stats.samples import Ratio
 from ..text import units
 from ..text.units import as_sentence, listed
 from .comparison import BELOW, COMPARED, Comparison, better, worse

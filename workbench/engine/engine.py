@@ -14,8 +14,9 @@ from .. import __version__, catalog
 from ..advisor import whatif_devices
 from ..advisor.verdict import decide
 from ..machine.warnings import hardware_warnings, missing_backends
+from ..planning.announcing import planned
 from ..planning.cases import fewer_threads
-from ..planning.plan import RowPlan, planned
+from ..planning.plan import RowPlan
 from ..planning.request import Request
 from ..planning.usage import UsageError, target
 from ..pool.control import SECOND, Cancelled, Control

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from .samples import AMBIGUOUS, MIN_PAIRS, SAME, TRIMMED_FROM, Ratio, median, paired_ratio
+from .paired import AMBIGUOUS, SAME, TRIMMED_FROM, Ratio, paired_ratio
+from .samples import MIN_PAIRS, median
 from .tails import Tail, tail_of, tail_ratio
 
 ALPHA = 0.05  # probability of at least one wrong elimination in a race

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from workbench.stats import ratios
-from workbench.stats.samples import Ratio
+from workbench.stats.paired import Ratio
 
 
 def calm(rng) -> float:
