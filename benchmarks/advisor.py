@@ -20,8 +20,8 @@ from workbench.advisor.limits import eligible
 from workbench.contract import kind_of
 from workbench.engine.engine import Engine
 from workbench.planning import scenarios
-from workbench.planning.plan import resolve
 from workbench.planning.request import DEFAULT_BUDGET_S, TABLE_BUDGET_S, Request
+from workbench.planning.rows import resolve
 from workbench.planning.scenario import Scenario
 from workbench.planning.usage import UsageError
 from workbench.pool import control

@@ -20,8 +20,9 @@ from typing import Any
 from benchmarks.screen import median_under_the_screen
 from benchmarks.shared import ROOT, workbench as run_workbench, write_block
 from workbench.machine.host.cpu import read_cpu
+from workbench.stats.paired import Ratio, paired_ratio
 from workbench.stats.ratios import RUN_TO_RUN
-from workbench.stats.samples import MIN_PAIRS, Ratio, blocked_interval, paired_ratio
+from workbench.stats.samples import MIN_PAIRS, blocked_interval
 
 PAGE = ROOT / "docs" / "accuracy.md"
 BEGIN, END = "<!-- written by make benchmark -->", "<!-- end -->"

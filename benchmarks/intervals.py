@@ -19,6 +19,7 @@ from unittest.mock import patch
 import numpy as np
 
 from workbench.stats import ratios, samples as stats
+from workbench.stats.paired import Ratio, paired_ratio
 from workbench.stats.tails import tail_of, tail_ratio
 
 ROUNDS, CORRELATIONS = (4, 6, 8, 12, 20, 40), (0.0, 0.3, 0.5, 0.7)
@@ -64,9 +65,9 @@ def rounds(trials: int) -> None:
             ours, theirs, widths = 0, 0, []
             for _ in range(trials):
                 values, ones = process(rng, n, correlation), [1.0] * n
-                found = stats.paired_ratio(values, ones)
+                found = paired_ratio(values, ones)
                 with patch.object(stats, "drift_factor", proposed):
-                    other = stats.paired_ratio(values, ones)
+                    other = paired_ratio(values, ones)
                 assert found is not None and other is not None
                 ours += found.low <= 1 <= found.high
                 theirs += other.low <= 1 <= other.high
@@ -100,7 +101,7 @@ def looks(trials: int) -> None:
         print(f"| {kind} | {shares} |", flush=True)
 
 
-def differs(ratio: stats.Ratio | None) -> bool:
+def differs(ratio: Ratio | None) -> bool:
     return ratio is not None and not ratio.low <= 1 <= ratio.high
 
 
@@ -138,7 +139,7 @@ def tails(trials: int, kinds: Iterable[str]) -> None:
                 first, second = (tail_of(each.tolist()) for each in both)
                 assert first is not None and second is not None
                 found = tail_ratio(first, second, logs.tolist(), 0.95)
-                alone = stats.paired_ratio(by_block[0], by_block[1])
+                alone = paired_ratio(by_block[0], by_block[1])
                 assert alone is not None
                 for i, ratio in enumerate((found, alone)):
                     held[i] += bool(ratio.low <= truth <= ratio.high)

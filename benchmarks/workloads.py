@@ -21,7 +21,7 @@ from benchmarks.shared import ROOT, write_block
 from workbench import catalog
 from workbench.contract import Case, Setup
 from workbench.machine.host.cpu import read_cpu
-from workbench.stats.samples import paired_ratio
+from workbench.stats.paired import paired_ratio
 from workbench.text import units
 
 PAGE = ROOT / "docs" / "workloads.md"

@@ -14,7 +14,8 @@ from workbench.advisor.elimination import Standings
 from workbench.contract import Case, Task, Work, Workload, kind_of
 from workbench.engine.context import Share
 from workbench.engine.race import Race
-from workbench.planning.plan import CandidateSource, RowPlan, planned
+from workbench.planning.announcing import planned
+from workbench.planning.plan import CandidateSource, RowPlan
 from workbench.planning.request import Request
 from workbench.planning.scenario import Scenario
 from workbench.pool.control import Cancelled

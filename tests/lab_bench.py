@@ -13,9 +13,9 @@ from workbench.contract import Case
 from workbench.engine.model_lab import ModelLab
 from workbench.engine.model_variants import LAB
 from workbench.engine.variant_search import CandidateSearch
-from workbench.planning.plan import resolve
 from workbench.planning.questions import ModelQuestion
 from workbench.planning.request import Request
+from workbench.planning.rows import resolve
 from workbench.pool.pool import Answer, WorkerFailed
 from workbench.records import events as ev
 from workbench.records.machine import Software

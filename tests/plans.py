@@ -8,8 +8,8 @@ from builders import machine
 from workbench.cli import main, measure
 from workbench.planning import scenarios
 from workbench.planning.cases import fill_cases
-from workbench.planning.plan import resolve
 from workbench.planning.request import Request
+from workbench.planning.rows import resolve
 
 SHIPPED = scenarios.load()
 FIXTURES = Path(__file__).resolve().parent / "fixtures" / "workloads"

@@ -10,7 +10,8 @@ from fakes import FakePool, IdleWorkload, ManualClock
 from workbench.contract import Case
 from workbench.engine.context import Share
 from workbench.engine.preparation import Preparation
-from workbench.planning.plan import RowPlan, planned
+from workbench.planning.announcing import planned
+from workbench.planning.plan import RowPlan
 from workbench.planning.request import Request
 from workbench.pool.pool import Answer, WorkerFailed
 from workbench.pool.worker_process import WorkerKey

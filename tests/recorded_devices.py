@@ -11,8 +11,8 @@ from workbench.advisor import whatif_devices
 from workbench.contract import Case
 from workbench.export.json import dump
 from workbench.planning import scenarios
-from workbench.planning.plan import resolve
 from workbench.planning.request import Request
+from workbench.planning.rows import resolve
 from workbench.records import events as ev
 from workbench.records.document import Document
 from workbench.records.verdict import WhatIf

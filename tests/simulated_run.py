@@ -32,8 +32,9 @@ from workbench.engine.engine import Engine
 from workbench.engine.event_stream import EventStream
 from workbench.machine.nvidia.nvml import GpuSample
 from workbench.planning import ceiling_rows, scenarios
-from workbench.planning.plan import RowPlan, resolve
+from workbench.planning.plan import RowPlan
 from workbench.planning.request import Request
+from workbench.planning.rows import resolve
 from workbench.pool.control import Cancelled
 from workbench.pool.pool import Answer, WorkerFailed
 from workbench.pool.worker_process import WorkerKey

@@ -20,7 +20,8 @@ from workbench.advisor.verdict import decide
 from workbench.contract import Case
 from workbench.engine import race
 from workbench.engine.context import Share
-from workbench.planning.plan import RowPlan, planned
+from workbench.planning.announcing import planned
+from workbench.planning.plan import RowPlan
 from workbench.planning.request import Request
 from workbench.records.verdict import Verdict
 from workbench.report.report import Report

@@ -13,9 +13,10 @@ from workbench.contract import PRECISIONS, Parameter, Workload, WorkloadError
 from workbench.planning import scenarios
 from workbench.planning.cases import fill_cases, is_lacking
 from workbench.planning.number_lists import whole_numbers, words
-from workbench.planning.plan import RowPlan, resolve
+from workbench.planning.plan import RowPlan
 from workbench.planning.questions import MODEL, MODES, UNUSED, ModelQuestion
 from workbench.planning.request import Request, check_python, fake_devices
+from workbench.planning.rows import resolve
 from workbench.planning.usage import ScenarioError, UsageError
 from workbench.records.machine import Machine
 from workbench.text import units

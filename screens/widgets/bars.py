@@ -9,7 +9,7 @@ from textual.content import Content
 from workbench.advisor.subject import brief, pick_of
 from workbench.export.view import glyphs
 from workbench.records.verdict import OPEN
-from workbench.report.candidate import candidate_name
+from workbench.report.names import candidate_name
 from workbench.text import units
 
 from ..state.session import Session

@@ -8,8 +8,9 @@ from screens.app import WorkbenchApp
 from screens.state.event_source import EventSourceError
 from screens.widgets.table import Table
 from workbench.planning import scenarios
-from workbench.planning.plan import planned, resolve
+from workbench.planning.announcing import planned
 from workbench.planning.request import Request
+from workbench.planning.rows import resolve
 from workbench.report.candidate import Row
 
 SIZE = (120, 40)

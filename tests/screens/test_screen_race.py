@@ -10,7 +10,7 @@ from workbench.export.view.derived import RunView
 from workbench.export.view.lead import course_lines, lead_lines
 from workbench.export.view.tables import APART, raced_lines
 from workbench.report.report import Report
-from workbench.stats.samples import Ratio
+from workbench.stats.paired import Ratio
 
 
 async def test_the_race_shows_ratios_with_their_intervals_and_the_pick() -> None:

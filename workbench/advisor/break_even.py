@@ -11,7 +11,8 @@ from itertools import islice, permutations
 
 from ..contract import COMPILED, Case
 from ..records.verdict import Elimination, Payoff, Verdict
-from ..report.candidate import Candidate, candidate_name
+from ..report.candidate import Candidate
+from ..report.names import candidate_name
 from ..stats import ratios
 from ..text import units
 from .race_summary import eliminated_by_first_block

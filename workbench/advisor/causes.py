@@ -7,7 +7,9 @@ from ..contract import REDUCED, WAITING_FRACTION
 from ..machine.host.isa import having, lacking
 from ..planning.cases import one_thread_per_core
 from ..records.document import Clocks, Roofline
-from ..report.candidate import Candidate, candidate_name
+from ..report.candidate import Candidate
+from ..report.measurements import clocks_of, metrics_of, under_ceilings
+from ..report.names import candidate_name
 from ..text import units
 from ..text.units import as_sentence
 from .comparison import TIMED, better
@@ -63,7 +65,7 @@ def _waiting(evidence: Evidence, pick: Candidate) -> Iterator[str]:
 
 def waiting_fraction(evidence: Evidence) -> float | None:
     """The share of time that the pick waits for data, where that limits it."""
-    known = evidence.report.statistics(evidence.pick).metrics if evidence.pick is not None else {}
+    known = metrics_of(evidence.pick) if evidence.pick is not None else {}
     waiting = known.get(WAITING_FRACTION, 0.0)
     return waiting if waiting >= LOADING_LIMITS_FROM else None
 
@@ -79,14 +81,14 @@ def _launches(evidence: Evidence) -> Iterator[str]:
 def launch_bound(evidence: Evidence) -> Clocks | None:
     """The clocks of the best GPU candidate if the host queues work about as slowly as the GPU does
     it.  None also if steps wait for the GPU, since that hides the time spent on queueing."""
-    clocks = evidence.best_gpu and evidence.report.statistics(evidence.best_gpu).clocks
+    clocks = evidence.best_gpu and clocks_of(evidence.best_gpu)
     if not clocks or clocks.issue_s is None or clocks.issue_s < LAUNCH_BOUND * clocks.device_s:
         return None
     return clocks
 
 
 def roof_of(evidence: Evidence, candidate: Candidate) -> Roofline | None:
-    return evidence.report.statistics(candidate).roofline
+    return under_ceilings(candidate, evidence.report.ceilings)[1]
 
 
 def _roofs(evidence: Evidence, pick: Candidate) -> Iterator[str]:

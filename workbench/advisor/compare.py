@@ -13,7 +13,8 @@ from ..report.candidate import Candidate
 from ..report.report import Report
 from ..stats import ratios, unpaired
 from ..stats.objectives import BY_DEVICE
-from ..stats.samples import AMBIGUOUS, FASTER, MIN_PAIRS, SLOWER, median
+from ..stats.paired import AMBIGUOUS, FASTER, SLOWER
+from ..stats.samples import MIN_PAIRS, median
 from ..text import units
 
 CHANGED, UNDECIDED = "CHANGED", AMBIGUOUS.upper()

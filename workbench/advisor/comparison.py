@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..records.code import CodeReport
-from ..report.candidate import Candidate, Row, candidate_name, eliminations
+from ..report.candidate import Candidate, Row, eliminations
+from ..report.names import candidate_name
 from ..stats import ratios
-from ..stats.samples import Ratio
+from ..stats.paired import Ratio
 from ..text import units
 from ..worker.code import TORCH
 

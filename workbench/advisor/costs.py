@@ -9,11 +9,13 @@ from collections.abc import Mapping, Sequence
 from ..contract import kind_of
 from ..records.reason import Reason
 from ..records.verdict import CaseCost, ObjectivePick
-from ..report.candidate import ENERGY, Candidate, candidate_name, eliminations
+from ..report.candidate import ENERGY, Candidate, eliminations
+from ..report.names import candidate_name
 from ..stats import ratios
 from ..stats.objectives import HOUR_S, SECONDS
+from ..stats.paired import value_and_interval
 from ..stats.ratios import Rounds
-from ..stats.samples import median, value_and_interval
+from ..stats.samples import median
 
 MILLION = 1e6
 COUNTER, READINGS = "energy counter", "power readings"

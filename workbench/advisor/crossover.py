@@ -16,7 +16,8 @@ from ..records.verdict import Crossover, CrossoverPoint
 from ..report.candidate import Candidate
 from ..stats import ratios
 from ..stats.objectives import OF_A_STEP
-from ..stats.samples import Ratio, median, student_t_quantile
+from ..stats.paired import Ratio, student_t_quantile
+from ..stats.samples import Interval, median
 from ..text import units
 from ..text.units import as_sentence
 from .comparison import ranked
@@ -62,8 +63,8 @@ class Change:
 
     below: str
     above: str
-    bracket: tuple[float, float]
-    back: tuple[float, float] | None  # sizes between which `below` takes the lead again
+    bracket: Interval
+    back: Interval | None  # sizes between which `below` takes the lead again
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class Duel:
         again = min((size for size in leads if size > last), default=None)
         return Change(below, above, (lower, upper), None if again is None else (last, again))
 
-    def crossing(self, change: Change) -> tuple[float, tuple[float, float]]:
+    def crossing(self, change: Change) -> tuple[float, Interval]:
         """The size at which the lead changes, and its interval.
 
         The interval covers the bracket and the scatter from size to size, since candidates are
@@ -279,7 +280,7 @@ def _zero(by_size: Mapping[float, float]) -> float | None:
     return None
 
 
-def _line(by_size: Mapping[float, float]) -> tuple[float, tuple[float, float]] | None:
+def _line(by_size: Mapping[float, float]) -> tuple[float, Interval] | None:
     """The zero of a line through the logarithms and its 95% interval; None if it may not rise."""
     if len(by_size) < LEAST_FOR_A_LINE:
         return None
@@ -313,7 +314,7 @@ def sentence(crossover: Crossover) -> str:
     return " ".join(map(as_sentence, found))
 
 
-def _with_value(crossover: Crossover, value: float, ci95: tuple[float, float]) -> Iterator[str]:
+def _with_value(crossover: Crossover, value: float, ci95: Interval) -> Iterator[str]:
     size, (low, high) = crossover.parameter, map(number, ci95)
     below, above = _subject(crossover.below), _subject(crossover.above)
     yield f"{above} leads from {size} {number(value)} (95% CI {low}-{high}), {below} below it."

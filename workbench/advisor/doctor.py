@@ -22,7 +22,7 @@ from ..machine.warnings import (
 from ..records.document import Ceilings
 from ..records.machine import Gpu, Machine, Pcie, Software
 from ..records.reason import Reason, Warning
-from ..report.measurements import against
+from ..report.measurements import against, fastest_of
 from ..report.report import Report
 from ..text import units
 from ..worker.onnx_gpu import CPU, CUDA
@@ -282,7 +282,7 @@ def stragglers(report: Report) -> Iterator[Check]:
             yield Check(f"{device} product", FAIL, f"not measured: {reason.message}", reason.hint)
             continue
         equals = [c for c in report.candidates.values() if names.get(c.case.device) == name]
-        behind = against(report.candidates[measured.id], equals)
+        behind = against(report.candidates[measured.id], fastest_of(equals))
         text = f"{units.duration(measured.median_s)} per matrix product"
         if behind and behind.word == "slower":
             text += f", {units.ratio(behind.ratio)} slower than {behind.id.split('/')[1]}"

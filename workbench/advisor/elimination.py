@@ -12,7 +12,8 @@ from ..planning.plan import RowPlan
 from ..planning.scenario import Scenario
 from ..records.machine import Cpu
 from ..records.reason import Reason
-from ..report.candidate import Candidate, candidate_name
+from ..report.candidate import Candidate
+from ..report.names import candidate_name
 from ..stats import ratios, samples as stats
 from ..stats.objectives import OF_A_STEP
 from ..text import units

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 
 from ..contract import Work
 from ..records.reason import Reason
+from ..stats.samples import Interval
 
 LEAST_POINTS = 4  # two to interpolate between, and two to hold out
 MOST_ERROR = 0.25  # relative, on held-out recorded sizes
-
-Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)

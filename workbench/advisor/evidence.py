@@ -9,13 +9,14 @@ from itertools import chain
 from ..planning.admission import compiling_s
 from ..planning.request import LONGEST_BUDGET_S
 from ..planning.scenario import Scenario
-from ..records.reason import BUDGET, NOT_READY, OVERLOADED_MACHINE, Reason, Warning
+from ..records.reason import BUDGET, OVERLOADED_MACHINE, Reason, Warning
 from ..records.verdict import LIKELY, OPEN, SURE, TIE
-from ..report.candidate import BY_FIRST_BLOCK, CANCELLED, Candidate, Row, candidate_name
+from ..report.candidate import BY_FIRST_BLOCK, CANCELLED, Candidate, Row
 from ..report.measurements import measurement_warnings
+from ..report.names import candidate_name
 from ..report.report import Report
 from ..stats import ratios
-from ..stats.samples import Ratio
+from ..stats.paired import Ratio
 from ..text import units
 from ..worker.code import COMMAND
 from .comparison import COMPARED, Comparison, as_written, ranked, ratio_of
@@ -37,8 +38,8 @@ class Evidence:
 
     @property
     def larger_budget_s(self) -> float:
-        """Seconds of a budget that gives each row more time than this run, suffices to compile what
-        lacked the time, and gives a row that raced alone a turn for each candidate."""
+        """Seconds of a budget that gives each row more time than this run, and time to compile what
+        lacked it.  A row that raced alone gets a turn for each candidate."""
         measured = sum(bool(candidate.blocks) for candidate in self.for_the_pick)
         growth = 1 + len(self.missed) / measured if self.is_alone and measured else 0.0
         late = (c.case for c in self.by_id if not c.blocks and c.reason and c.reason.is_late)
@@ -323,7 +324,7 @@ class Evidence:
             take = "it takes" if len(missed) == 1 else "they take"
             again = f"{take} about {more_s} s more in this row: race it"
             # One that was not ready in time may take far longer than those that were.
-            if any(c.reason is not None and c.reason.message.startswith(NOT_READY) for c in missed):
+            if any(c.reason is not None and c.reason.is_unready for c in missed):
                 again = "race this row"
             started = self.report.started
             ways = [] if self.is_alone else ["alone"]

@@ -18,7 +18,8 @@ from ..records.reason import Reason
 from ..report.candidate import price_of
 from ..stats import ratios
 from ..stats.objectives import HOUR_S
-from ..stats.samples import Ratio
+from ..stats.paired import Ratio
+from ..stats.samples import Interval
 from ..stats.unpaired import between_equals, far_ends, round_spread
 
 ANSWERED = ("done", "partial", "running")  # states of nodes whose answers count
@@ -29,7 +30,7 @@ class Side(NamedTuple):
     """A node type by its time or its cost."""
 
     node_type: str
-    value: tuple[float, tuple[float, float]]  # seconds or cost, and its interval
+    value: tuple[float, Interval]  # seconds or cost, and its interval
     spread: float  # between equal nodes, a share
 
 

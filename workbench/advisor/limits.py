@@ -60,8 +60,8 @@ def is_surely_beyond_limits(candidate: Candidate, scenario: Scenario) -> bool:
 
 
 def leaves_for_limits(candidate: Candidate, scenario: Scenario) -> str | None:
-    """As `beyond_limits`, but None while better steps or the warm-up meet the limit and a second
-    block, or more samples for a 99th percentile, may still show that it holds."""
+    """As `beyond_limits`, but None while a second block, or more samples for a 99th percentile, may
+    still show that the limit holds, since better steps or the warm-up meet it."""
     if why := _too_large(candidate, scenario):
         return why
     why, latency_ms = _too_slow(candidate, scenario), scenario.limits.latency_ms

@@ -4,9 +4,11 @@ import shlex
 from collections.abc import Iterator, Set
 
 from ..catalog.files import UNLISTED
-from ..contract import REDUCED
+from ..contract import COLUMNS, REDUCED
 from ..records.reason import OVERLOADED_MACHINE
-from ..report.candidate import Candidate, candidate_name
+from ..records.verdict import OPEN
+from ..report.candidate import Candidate
+from ..report.names import candidate_name
 from ..stats import ratios
 from ..text import units
 from ..text.units import as_sentence
@@ -85,7 +87,8 @@ def _needs_more_time(evidence: Evidence, codes: Set[str]) -> bool:
     if device is None:
         is_unsettled = len(evidence.kinds) == 2
     else:
-        is_unsettled = evidence.choice == "unknown" and not ratios.is_exhausted(device)
+        is_open = evidence.choice not in COLUMNS and evidence.confidence == OPEN
+        is_unsettled = is_open and not ratios.is_exhausted(device)
     if evidence.row.ended_by == "rounds" and "unmeasured" not in codes:
         return False  # more time would add none
     if is_unsettled or codes & {"pick_unsettled", "unmeasured"}:

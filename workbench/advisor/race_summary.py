@@ -5,7 +5,8 @@ from itertools import groupby
 from operator import attrgetter
 
 from ..records.verdict import Elimination, RaceSummary
-from ..report.candidate import BY_FIRST_BLOCK, CANCELLED, Candidate, Row, candidate_name
+from ..report.candidate import BY_FIRST_BLOCK, CANCELLED, Candidate, Row
+from ..report.names import candidate_name
 from ..text import units
 from .comparison import ranked
 

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 from ..catalog.files import UNLISTED
 from ..records.verdict import Verdict
-from ..report.candidate import WITHOUT_RESULT, Candidate, Row, candidate_name
+from ..report.candidate import WITHOUT_RESULT, Candidate, Row
+from ..report.names import candidate_name
 from ..stats import ratios
 from ..stats.objectives import UNTIMED
-from ..stats.samples import Ratio
+from ..stats.paired import Ratio
 from ..text import units
 from ..text.units import times
 from .comparison import BELOW, better, ranked, worse

@@ -9,10 +9,12 @@ from collections.abc import Iterator, Sequence
 from ..catalog.files import UNLISTED
 from ..contract import kind_of
 from ..planning.scenario import Scenario
-from ..report.candidate import BY_FIRST_BLOCK, Candidate, candidate_name
+from ..records.verdict import LIKELY
+from ..report.candidate import BY_FIRST_BLOCK, Candidate
+from ..report.names import candidate_name
 from ..stats.objectives import UNTIMED
+from ..stats.paired import Ratio
 from ..stats.ratios import TOLERANCE, is_tie
-from ..stats.samples import Ratio
 from ..text import units
 from ..text.units import as_sentence, listed
 from .comparison import BELOW, COMPARED, Comparison, better, worse
@@ -128,6 +130,8 @@ def _undecided(evidence: Evidence, ratio: Ratio) -> Iterator[str]:
     is_open = decisive.low <= 1 <= decisive.high
     lead = f"The {faster} leads by {BELOW}" if is_tie(ratio) else f"The {faster} leads"
     close = "Too close to call" if is_open else lead
+    if is_open and evidence.confidence == LIKELY:
+        close = f"The {faster} probably leads"
     yield f"{close if evidence.choice == 'either' else 'Undecided'}: {relation}."
     if is_open and not ratio.low <= 1 <= ratio.high:
         decisive = decisive if slower == "CPU" else decisive.inverse()

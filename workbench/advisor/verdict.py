@@ -5,7 +5,7 @@ from ..records.verdict import EqualPrecision, Verdict
 from ..report.candidate import Candidate, Row
 from ..report.report import Report
 from ..stats import ratios
-from ..stats.samples import value_and_interval
+from ..stats.paired import value_and_interval
 from . import costs
 from .break_even import payoffs
 from .causes import causes

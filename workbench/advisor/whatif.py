@@ -9,18 +9,18 @@ from msgspec.structs import replace
 from ..records.machine import Machine
 from ..records.reason import Reason
 from ..records.verdict import WhatIf
-from ..report.candidate import Candidate, candidate_name
+from ..report.candidate import Candidate
+from ..report.names import candidate_name
 from ..stats import samples as stats
 from ..stats.objectives import SINGLE_STEPS, START_UP_SPREAD
 from ..stats.ratios import Z95
+from ..stats.samples import Interval
 from ..stats.tails import tail_interval
 from ..stats.unpaired import far_ends
 from ..text import units
 from .comparison import TIMED
 
 DEVICE = re.compile(r"[a-z]+:[0-9]+")
-
-Interval = tuple[float, float]
 
 
 def seconds_of(candidate: Candidate) -> tuple[float, Interval | None] | None:

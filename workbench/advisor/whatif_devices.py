@@ -18,8 +18,9 @@ from ..planning.scenario import Scenario
 from ..records.document import Measurement
 from ..records.reason import Reason, Warning
 from ..records.verdict import WhatIf
-from ..report.candidate import Candidate, candidate_name
+from ..report.candidate import Candidate
 from ..report.from_document import candidate_of
+from ..report.names import candidate_name
 from ..stats.objectives import BY_DEVICE
 from ..stats.unpaired import between_equals
 from .comparison import TIMED, ranked

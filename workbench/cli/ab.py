@@ -53,8 +53,8 @@ def ab(names: tuple[str, ...], fail_on: float | None, markdown: bool, **options:
     from ..export.markdown import tables
     from ..export.view.comparison import ab_section
     from ..planning import scenarios
-    from ..planning.plan import resolve
     from ..planning.request import check_python
+    from ..planning.rows import resolve
     from ..pool.control import Cancelled, Control
     from ..text.output import put
     from .launch import take_part

@@ -253,7 +253,7 @@ def manifest(image: str, pools: tuple[str, ...], per_type: int, **options: Any) 
 
 def _request(*, in_image: bool = False, **options: Any) -> Request:
     """The run of every node, checked without a machine and without files `in_image`."""
-    from ..planning.plan import resolve
+    from ..planning.rows import resolve
     from ..planning.scenarios import load_with
     from .launch import with_settings
 

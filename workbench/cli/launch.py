@@ -46,7 +46,8 @@ def start(
 ) -> None:
     """Check the request and run it with the front end that fits; exits the process."""
     from ..planning import scenarios as rows_of
-    from ..planning.plan import outline, planned, resolve
+    from ..planning.announcing import outline, planned
+    from ..planning.rows import resolve
 
     export_as = chosen_format(options)
     is_live = export_as is None and in_terminal()
@@ -298,7 +299,7 @@ def check_control() -> None:
 def all_gpus_report(found: Machine, python: str | None) -> tuple[Report, Links]:
     """A report of the same product on every GPU in turns, and the links between the GPUs."""
     from ..machine.nvidia.probe_client import gpu_links
-    from ..planning.plan import resolve
+    from ..planning.rows import resolve
     from .headless import run_quietly
 
     devices = tuple(found.by_device)

@@ -29,7 +29,8 @@ from ..report.journal import new_run_id
 from ..report.report import Report
 from ..stats import ratios
 from ..stats.objectives import BY_DEVICE
-from ..stats.samples import median, paired_ratio
+from ..stats.paired import paired_ratio
+from ..stats.samples import median
 from ..text.output import say
 from ..worker.code import COMMAND, Code
 from .context import SLACK_S

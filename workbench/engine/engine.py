@@ -14,7 +14,8 @@ from .. import __version__, catalog
 from ..advisor import whatif_devices
 from ..advisor.verdict import decide
 from ..machine.warnings import hardware_warnings, missing_backends
-from ..planning.plan import RowPlan, planned
+from ..planning.announcing import planned
+from ..planning.plan import RowPlan
 from ..planning.request import Request
 from ..planning.usage import UsageError, target
 from ..pool.control import SECOND, Cancelled, Control

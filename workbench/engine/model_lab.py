@@ -155,7 +155,7 @@ class ModelLab:
         file = saved.file if saved is not None and is_saved else self._file_of(pick, facts)
         return Advice(
             explanations=[
-                explain(each, given, each is pick, report) for each in explained if given
+                explain(each, given, report, won=each is pick) for each in explained if given
             ],
             snippet=snippet(facts, pick.case, file, self.provider(pick.case)),
             weak_evidence=weak_evidence(facts, pick),

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ..planning.plan import RowPlan, planned
+from ..planning.announcing import planned
+from ..planning.plan import RowPlan
 from ..records import events as ev
 from ..report.report import Report
 from .context import RunContext, Share

@@ -9,7 +9,7 @@ from ..machine.host.isa import lacking
 from ..planning import admission
 from ..planning.plan import RowPlan
 from ..pool.worker_process import WorkerKey
-from ..records.reason import BUDGET, NO_TIME, NOT_READY, Reason
+from ..records.reason import BUDGET, NO_TIME, Reason
 from ..worker.failures import SHARE_GPU, UNCAPTURED
 from .context import RunContext
 from .workers import NO_TURN, worker_key
@@ -106,7 +106,7 @@ class Refusals:
         like = [o for o in self._plan.cases if replace(o, mode=None, tuning={}) == of_all]
         reasons = [self._context.report.candidates[o.id].reason for o in like if not o.is_compiled]
         for why in filter(None, reasons):
-            if why.code == "timeout" or why.message.startswith(NOT_READY):
+            if why.code == "timeout" or why.is_unready:
                 message = why.message.removesuffix(ELSEWHERE) + ELSEWHERE
                 return msgspec.structs.replace(why, message=message)
         return None

@@ -6,8 +6,9 @@ from .. import catalog
 from ..contract import ParameterValue, Variant, kind_of
 from ..records.machine import Machine
 from .cases import case_of, gpu_devices
-from .plan import RowPlan, plain_scenario
+from .plan import RowPlan
 from .request import Request
+from .rows import plain_scenario
 
 PRODUCT, MEMORY, TRANSFER, LAUNCH = "matmul", "bandwidth", "transfer", "launch"
 MANY_CORES = 16  # from which a larger product is needed to fill them

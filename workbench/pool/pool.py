@@ -84,7 +84,7 @@ class Pool:
         self._unusable: dict[tuple[str, ...], Reason] = {}  # by `_use`: GPUs that a backend refused
         self.import_s: dict[WorkerKey, float] = {}  # seconds from start to imported backend
         self.longest_gpu_start_s = 0.0
-        self._pauses: list[tuple[float, float]] = []  # begin and end, on the host's clock
+        self._pauses: list[tuple[float, float]] = []  # start and end, on the host's clock
 
     def folder_next_to(self, target: Path) -> Path:
         """A hidden folder in which a worker writes `target`; the guardian removes what is left."""

@@ -21,6 +21,11 @@ class Reason(msgspec.Struct, frozen=True, omit_defaults=False):
         return self.code in (BUDGET, NO_TIME)
 
     @property
+    def is_unready(self) -> bool:
+        """Whether preparing took too long; its code is that of any other lack of time."""
+        return self.message.startswith(NOT_READY)
+
+    @property
     def one_line(self) -> str:
         """The message, with the remedy in brackets."""
         return f"{self.message} ({self.hint})" if self.hint else self.message

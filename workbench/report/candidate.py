@@ -282,12 +282,6 @@ class Row:
         )
 
 
-def candidate_name(case: Case | str) -> str:
-    """`cpu torch bf16 t2` for a case or a case id."""
-    label = case.partition("/")[2] if isinstance(case, str) else case.label
-    return label.replace("/", " ")
-
-
 def eliminations(candidates: Iterable[Candidate]) -> dict[str, str]:
     """Which candidate eliminated which, by the id of the eliminated one."""
     return {c.case.id: c.beaten_by for c in candidates if c.beaten_by is not None}

@@ -20,8 +20,7 @@ from ..records.errors import JournalError
 from ..text.output import say
 from ..text.sanitize import shown
 from . import journal
-from .candidate import candidate_name
-from .names import machine_name
+from .names import candidate_name, machine_name
 from .report import Report
 
 OF_INTEREST = ("RunStarted", "HardwareDetected", "RacePlanned", "VerdictReached", "RunFinished")

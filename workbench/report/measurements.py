@@ -23,19 +23,20 @@ OVERHEAD = 0.01  # share of a step that the timing loop itself takes
 def statistics(
     candidate: Candidate,
     row: Sequence[Candidate],
+    fastest: Candidate | None,
     warned: list[Warning],
     ceilings: doc.Ceilings | None,
     *,
     with_samples: bool,
 ) -> doc.Measurement:
-    """The measurement of a candidate in its `row` and under `ceilings`."""
+    """The measurement of a candidate in its `row`, whose `fastest` it is compared with, and under
+    `ceilings`."""
     samples, blocks = candidate.ordered_s, candidate.blocks if with_samples else []
     n = len(samples)
     center = stats.median(samples) if n else None
     fast = stats.quantile(samples, 0.10) if n else None
     power = telemetry.counted_power_w if (telemetry := candidate.whole_telemetry) else None
-    rate = candidate.work.flops / center if center and candidate.work.flops else None
-    peak_fraction, roofline = under_ceilings(candidate, rate, ceilings)
+    peak_fraction, roofline = under_ceilings(candidate, ceilings)
     return doc.Measurement(
         **{name: getattr(candidate, name) for name in SHARED},
         id=candidate.case.id,
@@ -53,30 +54,35 @@ def statistics(
         min_s=samples[0] if n else None,
         throughput=_throughput(candidate, center),
         capability=_throughput(candidate, fast),
-        flops_per_s=rate,
+        flops_per_s=flops_per_s(candidate),
         peak_fraction=peak_fraction,
         roofline=roofline,
         energy_j=power * center if power and center else None,
         simulated=candidate.simulated,
         loss=candidate.loss,
         outliers=len(stats.outliers(samples)),
-        clocks=_clocks(candidate),
-        against=against(candidate, row),
+        clocks=clocks_of(candidate),
+        against=against(candidate, fastest),
         metrics=metrics_of(candidate, row),
         warnings=warned,
     )
 
 
-def against(candidate: Candidate, row: Sequence[Candidate]) -> doc.Against | None:
-    """The comparison with the fastest valid candidate of the row; None if it is that one."""
+def fastest_of(row: Sequence[Candidate]) -> Candidate | None:
+    """The fastest valid candidate; None if none has a value.  It takes every pair of the row."""
     rounds = {c.case.id: c.rounds() for c in row if c.is_valid}
-    if not rounds.get(candidate.case.id):  # no value under the row's objective
+    order = ratios.ranking(rounds, eliminations(row))
+    return next((c for c in row if order and c.case.id == order[0]), None)
+
+
+def against(candidate: Candidate, fastest: Candidate | None) -> doc.Against | None:
+    """The comparison of a valid candidate with the fastest of its row; None if it is that one."""
+    if fastest is None or candidate is fastest or not candidate.is_valid:
         return None
-    fastest = ratios.ranking(rounds, eliminations(row))[0]
-    ratio = ratios.ratio_between(rounds[candidate.case.id], rounds[fastest])
-    if fastest == candidate.case.id or ratio is None:
+    ratio = ratios.ratio_between(candidate.rounds(), fastest.rounds())
+    if ratio is None:
         return None
-    return doc.Against(fastest, ratio.value, ratio.interval, ratio.word(ratios.TOLERANCE))
+    return doc.Against(fastest.case.id, ratio.value, ratio.interval, ratio.word(ratios.TOLERANCE))
 
 
 def metrics_of(candidate: Candidate, row: Sequence[Candidate] = ()) -> dict[str, float]:
@@ -105,7 +111,8 @@ def scaling_efficiency(candidate: Candidate, row: Sequence[Candidate]) -> float 
     return None if ratio is None else ratio.value / resources
 
 
-def _clocks(candidate: Candidate) -> doc.Clocks | None:
+def clocks_of(candidate: Candidate) -> doc.Clocks | None:
+    """The medians over the blocks by each clock; None without a device's clock."""
     known = [block.clocks for block in candidate.blocks if block.clocks is not None]
     if not known:
         return None
@@ -151,12 +158,18 @@ def gpus_of(candidate: Candidate) -> int:
     return candidate.work.ranks if candidate.case.device_kind == "gpu" else 1
 
 
+def flops_per_s(candidate: Candidate) -> float | None:
+    """Operations per second at the median step; None without a sample or where they are unknown."""
+    flops = candidate.work.flops
+    return flops / candidate.median_s if flops and candidate.blocks else None
+
+
 def under_ceilings(
-    candidate: Candidate, rate: float | None, ceilings: doc.Ceilings | None
+    candidate: Candidate, ceilings: doc.Ceilings | None
 ) -> tuple[float | None, doc.Roofline | None]:
-    """`rate` over the peak of its precision, at most 1, and its place under the roofline; None if
+    """Its rate over the peak of its precision, at most 1, and its place under the roofline; None if
     work, traffic or ceilings are unknown."""
-    peak, slanted, bytes_per_s = bounds_of(candidate, ceilings)
+    rate, (peak, slanted, bytes_per_s) = flops_per_s(candidate), bounds_of(candidate, ceilings)
     if not rate or not peak:
         return None, None
     fraction = min(rate / peak, 1.0)

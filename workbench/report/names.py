@@ -72,6 +72,12 @@ def gpu_line(gpu: Gpu) -> str:
     return f"{gpu.name or 'unknown GPU'}{memory}{hidden}"
 
 
+def candidate_name(case: Case | str) -> str:
+    """`cpu torch bf16 t2` for a case or a case id."""
+    label = case.partition("/")[2] if isinstance(case, str) else case.label
+    return label.replace("/", " ")
+
+
 def in_words(case: Case) -> str:
     """`ONNX Runtime static INT8, 2 threads`: the candidate without its device."""
     parts = [LIBRARIES.get(case.backend, case.backend), case.quantization, case.precision.upper()]

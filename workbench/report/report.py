@@ -21,7 +21,7 @@ from ..records.model import Explanation, ModelReport
 from ..records.reason import Reason, Warning
 from ..records.verdict import Verdict
 from .candidate import Candidate, Row, price_of
-from .measurements import measurement_warnings, statistics
+from .measurements import fastest_of, measurement_warnings, statistics
 from .sweeps import sweeps
 
 KEPT = 24  # readings of each sensor
@@ -190,12 +190,12 @@ class Report:
         candidate.call_overhead_s = event.call_overhead_s
         self.current_case = event.case
 
-    def statistics(self, candidate: Candidate, *, with_samples: bool = False) -> doc.Measurement:
-        """The candidate as it appears in the document."""
-        row, warned = self.rows[candidate.scenario], self.measurement_warnings(candidate)
-        return statistics(
-            candidate, row.candidates, warned, self.ceilings, with_samples=with_samples
-        )
+    def statistics(self, candidate: Candidate) -> doc.Measurement:
+        """The candidate as it appears in the document, without its samples."""
+        row = self.rows[candidate.scenario].candidates
+        warned = self.measurement_warnings(candidate)
+        others = fastest_of(row), warned, self.ceilings
+        return statistics(candidate, row, *others, with_samples=False)
 
     def disturbances(self, row: Row) -> list[Warning]:
         """The warnings on the whole race of a row, such as a busy machine."""
@@ -261,11 +261,11 @@ class Report:
 
     def each_measurement(self) -> Iterator[doc.Measurement]:
         """The measurements one by one, since all at once may fill the memory."""
-        return (
-            self.statistics(candidate, with_samples=True)
-            for row in self.rows.values()
-            for candidate in row.candidates
-        )
+        for row in self.rows.values():
+            fastest = fastest_of(row.candidates)
+            for candidate in row.candidates:
+                others = fastest, self.measurement_warnings(candidate), self.ceilings
+                yield statistics(candidate, row.candidates, *others, with_samples=True)
 
     @property
     def sweeps(self) -> list[doc.Sweep]:

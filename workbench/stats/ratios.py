@@ -12,7 +12,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from .samples import AMBIGUOUS, MIN_PAIRS, SAME, TRIMMED_FROM, Ratio, median, paired_ratio
+from .paired import (
+    AMBIGUOUS,
+    SAME,
+    TRIMMED_FROM,
+    Ratio,
+    log_ratios,
+    paired_ratio,
+    paired_value,
+)
+from .samples import MIN_PAIRS, median
 from .tails import Tail, tail_of, tail_ratio
 
 ALPHA = 0.05  # probability of at least one wrong elimination in a race
@@ -75,18 +84,23 @@ def ratio_between(
     once, so it is corrected for the number of pairs or sizes, but not for the number of looks.
     """
     common = sorted(first.keys() & second.keys())
-    one, other = (r if isinstance(r, Rounds) else Rounds() for r in (first, second))
     values = [first[r] for r in common], [second[r] for r in common]
-    if (tail := one.tail(common)) and (other_tail := other.tail(common)):
-        logs = [math.log(a) - math.log(b) for a, b in zip(*values, strict=True)]
-        ratio: Ratio | None = tail_ratio(tail, other_tail, logs, confidence)
+    if (tails := _tails(first, second, common)) is not None:
+        ratio: Ratio | None = tail_ratio(*tails, log_ratios(*values), confidence)
     else:
         ratio = paired_ratio(*values, confidence)
     if ratio is None:
         return None
+    one, other = (r if isinstance(r, Rounds) else Rounds() for r in (first, second))
     spread = _spread(one, other)
     widened = ratio.widened(RUN_TO_RUN, confidence).widened(spread, of_start_ups)
     return replace(widened, spread=spread)
+
+
+def _tails(first: ByRound, second: ByRound, common: Sequence[int]) -> tuple[Tail, Tail] | None:
+    """Both 99th percentiles of the common rounds; None unless both count and are known."""
+    one, other = (r.tail(common) if isinstance(r, Rounds) else None for r in (first, second))
+    return (one, other) if one and other else None
 
 
 def _spread(one: Rounds, other: Rounds) -> float:
@@ -175,14 +189,17 @@ def stated(first: ByRound, second: ByRound) -> tuple[float, Ratio | None]:
 
 def relative(first: ByRound, second: ByRound) -> float:
     """Time of the first over time of the second, from any number of rounds."""
-    ratio, common = ratio_between(first, second), sorted(first.keys() & second.keys())
-    is_pooled = all(isinstance(each, Rounds) and each.tail(common) for each in (first, second))
-    # One burst moves a mean that is not trimmed, so the median of the ratios counts.
-    if ratio is not None and (is_pooled or ratio.pairs >= TRIMMED_FROM):
-        return ratio.value
+    common = sorted(first.keys() & second.keys())
+    values = [first[r] for r in common], [second[r] for r in common]
     if not common:
         return median(list(first.values())) / median(list(second.values()))
-    return median([first[r] / second[r] for r in common])
+    if (tails := _tails(first, second, common)) is not None:
+        one, other = tails
+        return paired_value([one.whole], [other.whole])
+    # One burst moves a mean that is not trimmed, so the median of the ratios counts.
+    if len(common) < TRIMMED_FROM:
+        return median([a / b for a, b in zip(*values, strict=True)])
+    return paired_value(*values)
 
 
 def is_tie(ratio: Ratio, *, patient: bool = True) -> bool:

@@ -1,32 +1,21 @@
-"""Medians, intervals and paired ratios of raw samples.
-
-Decisions rest on the paired ratio: two candidates measured in the same rounds share the machine's
-drift, so their ratio within a round is far steadier than either time.
-"""
+"""The samples of one candidate: quantiles, intervals of the median, outliers and drift."""
 
 import math
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain, combinations, pairwise
-from statistics import NormalDist
 
 MIN_FOR_OUTLIERS = 6
-MIN_SAMPLES_FOR_P99 = 100
+MIN_SAMPLES_FOR_P99 = 100  # of fewer it lies between the two largest
 MIN_PAIRS = 3  # with fewer, intervals by Student's t are useless
-TRIM = 0.2  # share of pairs cut off at each end
-# Trimming five or six pairs would leave three or four.  Without bursts their few degrees of freedom
-# would make the interval up to 1.4 times as wide at 95 %, and 2.8 times over all looks.
-TRIMMED_FROM = 7
 MOST_AUTOCORRELATION = 0.9  # higher estimates from a few rounds are noise
 MANY = 10_000  # number of samples from which NumPy sorts them
 LONGEST_TREND = 300  # most values whose pairs are all compared
-NORMAL_DF = 1000  # degrees of freedom from which Student's t is expanded around the normal
 OUTLYING = 3.5  # modified z-score of an outlier (Iglewicz and Hoaglin 1993)
 MIN_FOR_TREND = 6  # number of values below which no order is significant at TREND_ALPHA
 TREND_ALPHA = 0.01
-SAME, FASTER, SLOWER, AMBIGUOUS = "same", "faster", "slower", "ambiguous"
+Interval = tuple[float, float]  # lower and upper bound
 
 
 class Ascending(array):  # type: ignore[type-arg]
@@ -69,7 +58,7 @@ def median(values: Sequence[float]) -> float:
     return min(below + (above - below) * 0.5, above)
 
 
-def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
+def median_interval(values: Sequence[float]) -> Interval | None:
     """A distribution-free 95 % interval of the median, from two order statistics; None below six
     samples."""
     rank = _rank(len(values))
@@ -98,7 +87,7 @@ def _rank(n: int) -> int | None:
 
 def blocked_interval(
     blocks: Sequence[Sequence[float]], medians: Sequence[float] = ()
-) -> tuple[float, float] | None:
+) -> Interval | None:
     """A 95 % interval of the median of all samples that allows for their grouping into blocks.
 
     Samples of one block share the state of the machine, so they prove less than independent ones.
@@ -122,45 +111,11 @@ def joined(blocks: Sequence[Sequence[float]]) -> Sequence[float]:
     return array("d", chain.from_iterable(blocks))
 
 
-def relative_half_width(center: float, interval: tuple[float, float] | None) -> float | None:
+def relative_half_width(center: float, interval: Interval | None) -> float | None:
     """Half the interval's width over its centre; None without an interval."""
     if interval is None or center <= 0:
         return None
     return (interval[1] - interval[0]) / 2 / center
-
-
-def student_t_cdf(t: float, df: int) -> float:
-    """P(T <= t) for whole `df` >= 1, by the finite sums of Abramowitz and Stegun 26.7.3-4."""
-    theta = math.atan(t / math.sqrt(df))
-    sine, cosine, odd = math.sin(theta), math.cos(theta), df % 2
-    total, term = 0.0, cosine if odd else 1.0
-    for k in range(2 + odd, df + 1, 2):
-        total += term
-        term *= cosine * cosine * (k - 1) / k
-    if odd:
-        return (1 + 2 / math.pi * (theta + sine * total)) / 2
-    return (1 + sine * total) / 2
-
-
-@cache
-def student_t_quantile(p: float, df: int) -> float:
-    """The `p` quantile (0.5 <= p < 1) of Student's t, by bisection of its distribution."""
-    if not 0.5 <= p < 1:
-        raise ValueError(f"p must lie in [0.5, 1), not {p}")
-    if df >= NORMAL_DF:  # Abramowitz and Stegun 26.7.5
-        x = NormalDist().inv_cdf(p)
-        return x + (x**3 + x) / (4 * df) + (5 * x**5 + 16 * x**3 + 3 * x) / (96 * df**2)
-    low, high = 0.0, 1.0
-    while student_t_cdf(high, df) < p:
-        high *= 2
-        if high > 1e12:  # floating-point numbers cannot resolve the distribution any more
-            return high
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if student_t_cdf(middle, df) < p else (low, middle)
-        if high - low <= 1e-12 * high:
-            break
-    return high
 
 
 def outliers(values: Sequence[float]) -> list[int]:
@@ -226,84 +181,3 @@ def trend(values: Sequence[float]) -> float:
         return 0.0
     third = n // 3
     return median(values[-third:]) / median(values[:third]) - 1
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """Time of the first over time of the second (`value`), with the bounds of its interval.
-
-    `spread` is the part of the uncertainty that more pairs do not reduce, as a standard deviation
-    of the logarithm.
-    """
-
-    value: float
-    low: float
-    high: float
-    pairs: int
-    spread: float = 0.0
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        return self.low, self.high
-
-    def inverse(self) -> "Ratio":
-        return replace(self, value=1 / self.value, low=1 / self.high, high=1 / self.low)
-
-    def widened(self, log_sd: float, confidence: float = 0.95) -> "Ratio":
-        """The ratio with an independent error, of this standard deviation of its logarithm, added
-        to the interval."""
-        further = NormalDist().inv_cdf(0.5 + confidence / 2) * log_sd
-        down = math.hypot(math.log(self.value / self.low), further)
-        up = math.hypot(math.log(self.high / self.value), further)
-        return replace(self, low=self.value * math.exp(-down), high=self.value * math.exp(up))
-
-    def word(self, tolerance: float) -> str:
-        """The first against the second: same, faster, slower or ambiguous.
-
-        Same: the interval lies wholly within the `tolerance`.  Ambiguous: it contains 1 and reaches
-        beyond the tolerance.  The words are those of NVIDIA's nvbench_compare.
-        """
-        if self.low >= 1 / (1 + tolerance) and self.high <= 1 + tolerance:
-            return SAME
-        if self.high < 1:
-            return FASTER
-        return SLOWER if self.low > 1 else AMBIGUOUS
-
-
-def value_and_interval(ratio: Ratio | None) -> tuple[float | None, tuple[float, float] | None]:
-    """Two members of a document; both None without a ratio."""
-    return (None, None) if ratio is None else (ratio.value, ratio.interval)
-
-
-def paired_ratio(
-    first: Sequence[float], second: Sequence[float], confidence: float = 0.95
-) -> Ratio | None:
-    """Ratio of two candidates measured in the same rounds; None below three rounds.
-
-    The 20 % trimmed mean of the log ratios with Student's t on their winsorised deviation
-    (Tukey and McLaughlin 1963; Yuen 1974).  Trimming keeps a burst in one block from deciding; with
-    fewer than seven rounds it is the ordinary t interval.  From five rounds, `drift_factor` widens
-    the interval.
-    """
-    logs = [math.log(a) - math.log(b) for a, b in zip(first, second, strict=True)]
-    n = len(logs)
-    if n < MIN_PAIRS:
-        return None
-    cut = math.floor(TRIM * n) if n >= TRIMMED_FROM else 0
-    kept = sorted(logs)[cut : n - cut]
-    center = math.fsum(kept) / len(kept)
-    least, most = kept[0], kept[-1]
-    winsorised = [least if x < least else most if x > most else x for x in logs]
-    mean = math.fsum(winsorised) / n
-    variance = math.fsum((x - mean) ** 2 for x in winsorised) / (n - 1)
-    error = math.sqrt(variance) / ((len(kept) / n) * math.sqrt(n))
-    error *= drift_factor(winsorised)
-    return by_t(center, error, len(kept) - 1, confidence, n)
-
-
-def by_t(center: float, error: float, freedom: int, confidence: float, pairs: int) -> Ratio:
-    """The ratio with this logarithm and the t interval of its standard error."""
-    reach = student_t_quantile((1 + confidence) / 2, freedom) * error
-    # Identical samples do not prove an exact ratio, since a clock tick always remains in doubt.
-    reach = min(max(reach, 1e-9), 700.0)
-    return Ratio(math.exp(center), math.exp(center - reach), math.exp(center + reach), pairs)

@@ -9,8 +9,9 @@ the whole spread of a single round, which more rounds do not reduce.
 import math
 from collections.abc import Iterable, Sequence
 
+from .paired import Ratio, student_t_quantile
 from .ratios import Z95
-from .samples import Ratio, median, student_t_quantile
+from .samples import Interval, median
 
 # Standard deviation of the logarithm of a median from process to process, the least allowance for
 # another run: the medians of ten fresh processes lay within 1.045 of each other
@@ -19,9 +20,8 @@ BETWEEN_RUNS = 0.015
 CONFIDENCE = 0.99  # for the interval that decides, since users ignore alarms that are often false
 CLEARLY_MORE = 4.0  # times the pooled variance, above which a case differs from the others
 SAME_WITHIN = 0.10  # BETWEEN_RUNS of two runs already takes half of it
-Interval = tuple[float, float]
 RoundSpread = tuple[float, int]  # variance of the logarithm, and its degrees of freedom
-Rounds = tuple[Sequence[float], RoundSpread]  # values of a case, and the spread in its run
+CaseInRun = tuple[Sequence[float], RoundSpread]  # values of a case, and the spread in its run
 
 
 def round_spread(cases: Iterable[Sequence[float]]) -> RoundSpread | None:
@@ -35,7 +35,7 @@ def round_spread(cases: Iterable[Sequence[float]]) -> RoundSpread | None:
     return (squares / freedom, freedom) if freedom else None
 
 
-def unpaired_ratio(first: Rounds, second: Rounds, confidence: float = 0.95) -> Ratio:
+def unpaired_ratio(first: CaseInRun, second: CaseInRun, confidence: float = 0.95) -> Ratio:
     """Median of the first over median of the second, with an interval.
 
     Of the spread of the case itself and that of its run, the larger counts.

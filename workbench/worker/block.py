@@ -130,7 +130,7 @@ def warm_up(task: Task, *, latency: bool, seconds: float) -> WarmedUp:
     began = time.perf_counter()
     task.activate()
     first = time_sample(task, 1).host_s
-    n, previous, current, steady = 1, None, first, False
+    n, medians, current, steady = 1, list[float](), first, False
     spent_s = first
     while not steady and (spent_s + current < seconds or (n == 1 and first < SECOND_STEP_S)):
         window: list[float] = []
@@ -143,8 +143,8 @@ def warm_up(task: Task, *, latency: bool, seconds: float) -> WarmedUp:
             if len(window) >= 3 and now - window_began >= seconds / 10:
                 break
         n, spent_s = n + len(window), now - began
-        previous, current = current, median(window)
-        steady = n > 4 and abs(current - previous) <= AGREEMENT * previous
+        medians.append(current := median(window))
+        steady = len(medians) > 1 and abs(current - medians[-2]) <= AGREEMENT * medians[-2]
     iterations = 1
     if not latency and not task.restores:
         least = max(MIN_SAMPLE_S, timer_overhead_s() / TIMER_SHARE)
@@ -217,8 +217,8 @@ def run_block(
 
     Returns `samples_s` and `lead_in_s` (seconds per step by the clock that counts), `clocks`
     (median times by the host's clock, by the device's, and of queueing alone; None without a device
-    timer), `gap` (True if the machine slept meanwhile), and the begin of the turn and the begin and
-    end of its samples, on the monotonic clock that all processes share.
+    timer), and `gap` (True if the machine slept meanwhile).  The start of the turn, and start and
+    end of its samples, are times of the monotonic clock, which all processes share.
     """
     restore_s = _restored_s(task)  # a profile has taken steps
     task.activate()
@@ -233,18 +233,8 @@ def run_block(
     fill_s = _fill_s(looks, iterations) if fills else None
     # A device's marks take time that a latency must not include, unless a step is long.
     within = None if latency and looks else timer
-    slept_before = _sleep_clock()
-    samples: list[Sample] = []
-    settled_s = time.monotonic()
-    began = time.perf_counter()
-    while True:
-        samples.append(time_sample(task, iterations, within, fill_s=fill_s))
-        spent = time.perf_counter() - began
-        if len(samples) >= MAX_SAMPLES:
-            break
-        # Stop at the sample whose end is nearest to `seconds`.
-        if len(samples) >= min_samples and spent + samples[-1].host_s * iterations / 2 >= seconds:
-            break
+    slept_before, settled_s = _sleep_clock(), time.monotonic()
+    samples = _samples(task, iterations, within, fill_s, seconds=seconds, least=min_samples)
     return {
         "samples_s": [_counted(sample, by_device) for sample in samples],
         "lead_in_s": [_counted(sample, by_device) for sample in untimed],
@@ -254,6 +244,26 @@ def run_block(
         "settled_s": settled_s,
         "ended_s": time.monotonic(),
     }
+
+
+def _samples(
+    task: Task,
+    iterations: int,
+    timer: DeviceTimer | None,
+    fill_s: float | None,
+    *,
+    seconds: float,
+    least: int,
+) -> list[Sample]:
+    """At least that many samples; the last is the one whose end is nearest to `seconds`."""
+    samples: list[Sample] = []
+    began = time.perf_counter()
+    while True:
+        samples.append(time_sample(task, iterations, timer, fill_s=fill_s))
+        spent = time.perf_counter() - began
+        is_late = spent + samples[-1].host_s * iterations / 2 >= seconds
+        if len(samples) >= MAX_SAMPLES or (is_late and len(samples) >= least):
+            return samples
 
 
 def _fill_s(looks: Sequence[Sample], iterations: int) -> float:

@@ -8,7 +8,7 @@ error stays below 0.05 for up to twenty variants.
 
 import math
 
-from workbench.stats.samples import student_t_quantile
+from workbench.stats.paired import student_t_quantile
 from workbench.worker.libraries import Array, np
 
 from . import agreement

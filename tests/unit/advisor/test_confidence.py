@@ -15,7 +15,7 @@ from workbench.records.verdict import LIKELY, OPEN, SURE, TIE, Verdict
 from workbench.report.candidate import ENERGY
 from workbench.report.from_document import contradictions
 from workbench.report.report import Report
-from workbench.stats.samples import Ratio
+from workbench.stats.paired import Ratio
 
 CPU, CPU_B, GPU, GPU_B = (case(name) for name in ("cpu-a", "cpu-b", "cuda:0-a", "cuda:0-b"))
 ROW = scenario()

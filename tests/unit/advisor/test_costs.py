@@ -13,10 +13,11 @@ from workbench.advisor.costs import COUNTER, READINGS, one_of, step_energy
 from workbench.advisor.verdict import decide
 from workbench.export.view.answers import advice_facts, cost_lines, cost_notes
 from workbench.planning import admission, scenarios
+from workbench.planning.announcing import planned
 from workbench.planning.cases import fill_cases
-from workbench.planning.plan import planned, resolve
 from workbench.planning.prices import LEAST, MOST, given_prices
 from workbench.planning.request import Request
+from workbench.planning.rows import resolve
 from workbench.planning.usage import UsageError
 from workbench.records.reason import Reason
 from workbench.records.verdict import Verdict

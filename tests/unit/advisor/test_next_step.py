@@ -48,6 +48,12 @@ def test_the_next_step_follows_from_what_came_out(name: str, advice: str) -> Non
     assert advice in GALLERY[name]().next_best
 
 
+def test_more_time_may_settle_what_is_open_although_either_device_will_do() -> None:
+    found = verdict({CPU: [[1.055] * 3, [0.965] * 3] * 4, GPU: [[1.0] * 3] * 8})
+    assert (found.choice, found.confidence, found.warnings) == ("either", "open", [])
+    assert found.next_best == "Raise the budget: `workbench advise row --budget 120`."
+
+
 @pytest.mark.parametrize("name", ["no GPU", "the GPU wins", "a size looked for"])
 def test_a_clear_answer_needs_no_next_step(name: str) -> None:
     assert GALLERY[name]().next_best == ""

@@ -116,6 +116,13 @@ def test_only_an_interval_around_1_is_too_close_to_call() -> None:
     assert small.reasons[0].startswith("The CPU leads by less than 5%: ")
 
 
+def test_a_likely_lead_is_not_too_close_to_call() -> None:
+    found = verdict({CPU: [[1.105], [1.02]] * 3, GPU: [[1.0]] * 6})
+    assert (found.choice, found.confidence) == ("either", "likely")
+    assert found.reasons[0].startswith("The GPU probably leads: the CPU's time is 1.06x the GPU's")
+    assert "Adjusted for repeated looks" in found.reasons[0]
+
+
 def test_a_tpu_that_leads_is_called_so() -> None:
     tpu = case("tpu:0-a")
     close, far = (

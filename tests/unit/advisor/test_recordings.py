@@ -12,8 +12,8 @@ from workbench.advisor import whatif_devices
 from workbench.advisor.recordings import Recording, load, named
 from workbench.advisor.whatif import sentence
 from workbench.export.json import dump
-from workbench.planning.plan import resolve
 from workbench.planning.request import Request
+from workbench.planning.rows import resolve
 from workbench.planning.usage import UsageError
 from workbench.records import events as ev
 from workbench.records.document import SetupTimes

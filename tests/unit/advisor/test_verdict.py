@@ -16,7 +16,7 @@ from workbench.records.reason import Reason, Warning
 from workbench.records.verdict import Verdict
 from workbench.report.from_document import report_of
 from workbench.report.report import Report
-from workbench.stats.samples import Ratio
+from workbench.stats.paired import Ratio
 
 CPU, CPU_B, GPU = case("cpu-a"), case("cpu-b"), case("cuda:0-a")
 ROW = scenario()

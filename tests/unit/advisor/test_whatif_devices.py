@@ -15,9 +15,9 @@ from workbench.assets import path
 from workbench.contract import Case
 from workbench.export.json import dump
 from workbench.export.text import run_text
-from workbench.planning.plan import resolve
 from workbench.planning.questions import ModelQuestion
 from workbench.planning.request import Request
+from workbench.planning.rows import resolve
 from workbench.planning.usage import UsageError
 from workbench.records import events as ev
 from workbench.records.document import Document

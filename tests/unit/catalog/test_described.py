@@ -17,8 +17,8 @@ from workbench.catalog import described
 from workbench.contract import Case, Host, WorkloadError
 from workbench.engine.engine import _left_out
 from workbench.planning.cases import fill_cases
-from workbench.planning.plan import resolve
 from workbench.planning.request import Request
+from workbench.planning.rows import resolve
 from workbench.planning.usage import UsageError
 
 OTHERS: set[psutil.Process] = set()  # left by earlier tests, which did not wait for them

@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from workbench.contract import Case
 from workbench.engine import ab, opening
 from workbench.engine.exit_codes import BEYOND, CUT_SHORT, FAILED, OK
-from workbench.planning.plan import RowPlan, resolve
+from workbench.planning.plan import RowPlan
 from workbench.planning.request import Request
+from workbench.planning.rows import resolve
 from workbench.pool.control import Cancelled, Control
 from workbench.pool.pool import WorkerFailed
 from workbench.pool.worker_process import WorkerKey

@@ -11,7 +11,8 @@ from workbench.contract import Accuracy, Case, Work
 from workbench.engine.context import SLACK_S
 from workbench.engine.crossovers import search_crossovers
 from workbench.engine.workers import NO_TURN
-from workbench.planning.plan import RowPlan, planned
+from workbench.planning.announcing import planned
+from workbench.planning.plan import RowPlan
 from workbench.planning.request import Request
 from workbench.planning.scenario import Size
 from workbench.records import events as ev

@@ -29,7 +29,7 @@ def reported(facts_=None, cpu_=None, built_=(), limit=0.02, memory_bytes_per_s=N
 
 
 def sentences(mine, given_run=FP32, *, won: bool = False, **changes) -> str:
-    return " ".join(explain(mine, given_run, won, reported(**changes)).sentences)
+    return " ".join(explain(mine, given_run, reported(**changes), won=won).sentences)
 
 
 def test_conv_integer_has_no_fast_kernel() -> None:
@@ -212,7 +212,7 @@ def test_what_was_not_read_is_not_compared() -> None:
 
 def test_without_profiles_the_ratio_is_all_there_is() -> None:
     plain = candidate(case(), 1e-3)
-    found = explain(candidate(case(STATIC), 5e-4), plain, True, reported())
+    found = explain(candidate(case(STATIC), 5e-4), plain, reported(), won=True)
     assert len(found.sentences) == 1
     assert found.operators == []
 
@@ -262,8 +262,15 @@ def test_weights_read_at_the_speed_of_memory_limit_it() -> None:
     assert "Memory limits it" not in sentences(fp32, fp32, facts_=heavy)
 
 
+def test_the_memory_of_the_cpu_does_not_limit_a_gpu() -> None:
+    on_gpu = candidate(case(threads=None, device="cuda:0"), 1e-3, {"MatMul": 9e-4})
+    heavy = facts("mlp", weights_bytes=9_000_000)
+    text = sentences(on_gpu, on_gpu, facts_=heavy, memory_bytes_per_s=11e9)  # of the CPU
+    assert "fastest run of the model" in text and "Memory limits it" not in text
+
+
 def test_the_original_has_no_table_of_its_own() -> None:
-    found = explain(FP32, FP32, True, reported())
+    found = explain(FP32, FP32, reported(), won=True)
     assert (found.case, found.won, found.operators) == (FP32.case.id, True, [])
 
 
@@ -287,7 +294,7 @@ def test_a_kernel_stands_for_an_operator(operator: str, kernels: str) -> None:
 
 def test_the_table_puts_kernels_under_their_operator_by_weight() -> None:
     kernels = {"QLinearConv": 3e-4, "ConvInteger": 1e-4, "QuantizeLinear": 5e-5}
-    rows = explain(candidate(case(STATIC), 6e-4, kernels), FP32, False, reported()).operators
+    rows = explain(candidate(case(STATIC), 6e-4, kernels), FP32, reported(), won=False).operators
     assert {row.operator for row in rows} == {"Conv", CONVERSIONS, "Relu"}
     conv = rows[0]
     assert conv.operator == "Conv"
@@ -297,7 +304,7 @@ def test_the_table_puts_kernels_under_their_operator_by_weight() -> None:
 
 def test_a_table_has_an_end() -> None:
     many = candidate(case(STATIC), 6e-4, {f"Operator{n}": 1e-6 * n for n in range(40)})
-    rows = explain(many, FP32, False, reported()).operators
+    rows = explain(many, FP32, reported(), won=False).operators
     assert len(rows) == 12
     assert rows == sorted(rows, key=lambda row: -max(row.fp32_s, row.int8_s))
 
@@ -314,8 +321,8 @@ def test_the_same_report_gives_the_same_words(mine, other, step_s, error, won) -
         given_run = candidate(case(), 1e-3, other)
         variant = candidate(case(STATIC), step_s, mine, error=error)
         both = (
-            explain(variant, given_run, won, reported()),
-            explain(given_run, given_run, won, reported()),
+            explain(variant, given_run, reported(), won=won),
+            explain(given_run, given_run, reported(), won=won),
         )
         return msgspec.json.encode(both)
 

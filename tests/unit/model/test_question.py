@@ -6,9 +6,9 @@ from hypothesis import given, strategies as st
 from plans import parsed
 
 from workbench.planning import scenarios
-from workbench.planning.plan import resolve
 from workbench.planning.questions import ModelQuestion
 from workbench.planning.request import Request, check
+from workbench.planning.rows import resolve
 from workbench.planning.usage import UsageError
 from workbench.stats.objectives import OF_MODELS
 

@@ -9,8 +9,9 @@ import pytest
 
 from workbench import catalog
 from workbench.planning import scenarios
-from workbench.planning.plan import outline, planned, resolve
+from workbench.planning.announcing import outline, planned
 from workbench.planning.request import Request
+from workbench.planning.rows import resolve
 from workbench.planning.usage import UsageError
 
 SHIPPED = scenarios.load()
@@ -18,8 +19,8 @@ LIGHT = """
 import sys
 import workbench.cli.main
 assert "msgspec" not in sys.modules
-from workbench.planning import plan, request, scenarios
-assert plan.outline(request.Request(), *scenarios.load_with(None))
+from workbench.planning import announcing, request, scenarios
+assert announcing.outline(request.Request(), *scenarios.load_with(None))
 heavy = {"torch", "numpy", "textual", "psutil", "multiprocessing"} & sys.modules.keys()
 assert not heavy, heavy
 assert not [name for name in sys.modules if name.startswith("workloads.")]

@@ -11,9 +11,10 @@ from plans import parsed
 
 from workbench.cli import main
 from workbench.planning import scenarios
-from workbench.planning.plan import planned, resolve
+from workbench.planning.announcing import planned
 from workbench.planning.questions import MODES, ModelQuestion, OwnQuestion, parse_over
 from workbench.planning.request import Request, check
+from workbench.planning.rows import resolve
 from workbench.planning.usage import UsageError, new_folder
 from workbench.report import run_files
 from workbench.stats.objectives import OF_CODE

@@ -12,9 +12,10 @@ from plans import FIXTURES, SHIPPED, plan
 
 from workbench import catalog
 from workbench.contract import Case, Variant
+from workbench.planning.announcing import planned
 from workbench.planning.cases import fill_cases
-from workbench.planning.plan import parse_settings, planned, resolve
 from workbench.planning.request import Request
+from workbench.planning.rows import parse_settings, resolve
 from workbench.planning.scenario import Limits
 from workbench.planning.usage import UsageError
 from workbench.records.machine import GpuProcess

@@ -7,8 +7,8 @@ from hypothesis import given, strategies as st
 from plans import FIXTURES, SHIPPED, plan
 
 from workbench import catalog
-from workbench.planning.plan import parse_settings, resolve
 from workbench.planning.request import Request
+from workbench.planning.rows import parse_settings, resolve
 from workbench.planning.usage import UsageError
 
 

@@ -103,7 +103,7 @@ def test_lists_with_commas_are_taken_apart() -> None:
         raise UsageError("far enough")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("workbench.planning.plan.resolve", record)
+        patch.setattr("workbench.planning.rows.resolve", record)
         with pytest.raises(UsageError, match="far enough"):
             words = "advise --device cpu,fake:0@8 --precision fp32 --precision bf16,"
             main.cli.main(words.split(), standalone_mode=False)

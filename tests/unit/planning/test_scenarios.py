@@ -12,8 +12,8 @@ from workbench.assets import path as asset
 from workbench.contract import PRECISIONS
 from workbench.planning import scenarios
 from workbench.planning.cases import fill_cases
-from workbench.planning.plan import resolve
 from workbench.planning.request import Request
+from workbench.planning.rows import resolve
 from workbench.planning.scenario import Quick, Scenario
 
 SHIPPED = scenarios.load()

@@ -14,7 +14,7 @@ from workbench.records import events as ev
 from workbench.records.document import Document
 from workbench.report.report import Report
 from workbench.report.run_files import open_run, read_journal
-from workbench.stats import samples
+from workbench.stats import paired
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 JOURNALS = sorted(FIXTURES.glob("journals/*.jsonl"))
@@ -26,7 +26,7 @@ PROSE = {"message", "remedy", "hint", "reasons", "next_best"}
 @pytest.fixture(autouse=True)
 def trimmed_as_then(monkeypatch) -> None:
     """The ratios of these runs were trimmed from five rounds on."""
-    monkeypatch.setattr(samples, "TRIMMED_FROM", 5)
+    monkeypatch.setattr(paired, "TRIMMED_FROM", 5)
 
 
 def expected(name: str) -> Any:

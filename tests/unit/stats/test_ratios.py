@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from workbench.stats import ratios
-from workbench.stats.samples import Ratio
+from workbench.stats.paired import Ratio
 
 
 def calm(rng) -> float:
@@ -154,6 +154,15 @@ def test_a_beaten_candidate_never_stands_before_the_one_that_beat_it() -> None:
     }
     assert ratios.ranking(rounds) == ["b", "c", "a"]
     assert ratios.ranking(rounds, {"b": "a"}) == ["a", "b", "c"]
+
+
+@given(st.lists(st.tuples(st.floats(1e-6, 1e3), st.floats(1e-6, 1e3)), min_size=7, max_size=30))
+def test_a_ranking_orders_by_the_values_of_the_intervals(pairs) -> None:
+    first, second = (ratios.Rounds(enumerate(column)) for column in zip(*pairs, strict=True))
+    assert ratios.relative(first, second) == ratios.ratio_between(first, second).value
+    for rounds in (first, second):
+        rounds.blocks = {number: [value] * 40 for number, value in rounds.items()}
+    assert ratios.relative(first, second) == ratios.ratio_between(first, second).value
 
 
 def test_ranking_leaves_out_unmeasured_candidates() -> None:

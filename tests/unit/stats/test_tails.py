@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from workbench.stats import ratios
-from workbench.stats.samples import paired_ratio, quantile
+from workbench.stats.paired import paired_ratio
+from workbench.stats.samples import quantile
 from workbench.stats.tails import Q, parts, tail_interval, tail_of, tail_ratio
 
 times = st.floats(1e-6, 10)

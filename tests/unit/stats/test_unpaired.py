@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from workbench.stats.samples import AMBIGUOUS, SAME, SLOWER, student_t_quantile
+from workbench.stats.paired import AMBIGUOUS, SAME, SLOWER, student_t_quantile
 from workbench.stats.unpaired import (
     BETWEEN_RUNS,
     CONFIDENCE,

@@ -278,6 +278,11 @@ def test_warm_up_ends_when_windows_agree_without_the_first_step(clock: Clock) ->
     assert warmed.seconds < 2.0
 
 
+def test_a_first_window_like_the_first_step_proves_nothing(clock: Clock) -> None:
+    warmed = block.warm_up(Steps(clock, *[0.01] * 11, 0.005), latency=True, seconds=1.0)
+    assert warmed.step_s == pytest.approx(0.005, rel=1e-3)
+
+
 def test_warm_up_of_unsteady_steps_ends_in_time(clock: Clock) -> None:
     growing = [0.001 * 1.3**i for i in range(40)]
     warmed = block.warm_up(Steps(clock, *growing), latency=False, seconds=1.0)

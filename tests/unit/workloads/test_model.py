@@ -20,8 +20,8 @@ from lab_builders import case
 from workbench import catalog
 from workbench.contract import Setup, Task, WorkloadError
 from workbench.planning import scenarios
-from workbench.planning.plan import resolve
 from workbench.planning.request import Request
+from workbench.planning.rows import resolve
 from workbench.planning.usage import UsageError
 from workbench.pool import guardian
 from workloads._shared import session

@@ -15,8 +15,8 @@ from workbench.contract import COLUMNS, DEVICE_KINDS, Case, Setup, WorkloadError
 from workbench.export.view.words import choice_word
 from workbench.planning import scenarios
 from workbench.planning.cases import fill_cases
-from workbench.planning.plan import resolve
 from workbench.planning.request import Request, check_device
+from workbench.planning.rows import resolve
 from workbench.records.machine import Gpu
 from workloads._shared import waiting
 from workloads._shared.torch_task import StreamTimer, TorchTask, device_of, synchronize

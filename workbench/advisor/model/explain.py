@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from ...machine.host.isa import lacking
 from ...records.machine import Cpu
 from ...records.model import Built, Explanation, ModelFacts, OperatorTimes
-from ...report.candidate import Candidate, candidate_name
+from ...report.candidate import Candidate
+from ...report.names import candidate_name
 from ...report.report import Report
 from ...stats.objectives import UNTIMED
 from ...text import units
@@ -76,7 +77,7 @@ class KernelTimes:
         return own_s / self.total_s if self.total_s else 0.0
 
 
-def explain(candidate: Candidate, given: Candidate, won: bool, report: Report) -> Explanation:
+def explain(candidate: Candidate, given: Candidate, report: Report, *, won: bool) -> Explanation:
     """`candidate` against `given`, the fastest run of the model as given on the same device."""
     model, machine = report.model, report.machine
     assert model is not None and machine is not None  # it has raced
@@ -192,10 +193,10 @@ def _limits(candidate: Candidate, facts: ModelFacts, report: Report) -> Iterator
     profile = KernelTimes.of(candidate)
     best = "best" if candidate.objective in UNTIMED else "fastest"
     yield f"{candidate_name(candidate.case)} is the {best} run of the model as given."
-    products_s = sum(profile.by_operator.get(name, 0.0) for name in ("MatMul", "LSTM", "Conv"))
     devices = report.ceilings.devices if report.ceilings else []
-    ceiling = next((d.memory_bytes_per_s for d in devices if d.device == "cpu"), None)
-    weights_bytes = facts.weights_bytes
+    here = (d.memory_bytes_per_s for d in devices if d.device == candidate.case.device)
+    ceiling = next(here, None)
+    weights_bytes, products_s = facts.weights_bytes, profile.products_s
     if ceiling and products_s > NOTABLE * profile.run_s:
         rate = weights_bytes / products_s
         if NEAR_MEMORY <= rate / ceiling <= 1 / NEAR_MEMORY:

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from ...contract import Accuracy, Case
 from ...records.model import Explanation, ModelFacts
-from ...report.candidate import Candidate, Row, candidate_name
+from ...report.candidate import Candidate, Row
+from ...report.names import candidate_name
 from ...report.report import Report
 from ...stats.objectives import UNTIMED
 from ...stats.ratios import TOLERANCE

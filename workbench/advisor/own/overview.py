@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from ...contract import WAITING_FRACTION, Case
 from ...records.code import CodeReport
-from ...report.candidate import Candidate, Row, candidate_name
+from ...report.candidate import Candidate, Row
 from ...report.measurements import metrics_of
-from ...report.names import LIBRARIES, settings_in_words
+from ...report.names import LIBRARIES, candidate_name, settings_in_words
 from ...report.report import Report
 from ...stats import ratios
 from ...text import units

@@ -11,11 +11,11 @@ from ...advisor.subject import answer
 from ...records.reason import Reason, Warning
 from ...records.verdict import OPEN, CaseCost, ObjectivePick, Verdict
 from ...report import sweeps
-from ...report.candidate import Candidate, Row, candidate_name
-from ...report.names import in_words
+from ...report.candidate import Candidate, Row
+from ...report.names import candidate_name, in_words
 from ...report.report import Report
+from ...stats.paired import Ratio
 from ...stats.ratios import TOLERANCE, is_tie
-from ...stats.samples import Ratio
 from ...text import units
 from ...text.units import as_sentence
 from .curves import curve_lines, legend, place_text

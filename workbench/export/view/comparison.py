@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ...records import comparison as records
-from ...report.candidate import candidate_name
+from ...report.names import candidate_name
 from ...stats.samples import median
 from ...stats.unpaired import SAME_WITHIN
 from ...text import units

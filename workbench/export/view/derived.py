@@ -10,11 +10,11 @@ from ...advisor.ranking import is_vague
 from ...contract import Case, ParameterValue
 from ...records.document import LargestBatch, Measurement, Sweep
 from ...report import sweeps
-from ...report.candidate import Candidate, Row, candidate_name
-from ...report.names import machine_name
+from ...report.candidate import Candidate, Row
+from ...report.names import candidate_name, machine_name
 from ...report.report import Report
 from ...stats import ratios
-from ...stats.samples import Ratio
+from ...stats.paired import Ratio
 from ...text import units
 from ...worker.code import OWN
 from .curves import value_text

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ...records.fleet import FleetCell, FleetDocument, FleetNode, FleetRow
-from ...report.candidate import candidate_name
+from ...report.names import candidate_name
 from ...text import units
 from .section import Section
 

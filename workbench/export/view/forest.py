@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 
-from ...stats.samples import Ratio
+from ...stats.paired import Ratio
 from ...text import units
 from .chart import ticks
 from .spans import Text

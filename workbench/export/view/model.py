@@ -16,7 +16,8 @@ from ...advisor.own import overview as own
 from ...advisor.race_summary import counts_text
 from ...advisor.ranking import RankedCandidate, gain_over
 from ...records.reason import Warning
-from ...report.candidate import Candidate, Row, candidate_name
+from ...report.candidate import Candidate, Row
+from ...report.names import candidate_name
 from ...report.report import Report
 from ...text import units
 from ...text.units import as_sentence

@@ -27,7 +27,7 @@ from workbench.records.code import CodeReport
 from workbench.records.reason import Reason
 from workbench.records.verdict import Payoff
 from workbench.report.report import Report
-from workbench.stats.samples import Ratio
+from workbench.stats.paired import Ratio
 
 REPORTS = {name: Report.of(make()) for name, make in own_runs.GALLERY.items()}
 
