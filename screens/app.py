@@ -251,7 +251,8 @@ class WorkbenchApp(Shell):
         """The command that the verdict of the selected row proposes."""
         # The palette, which asks too, lies above the screen.
         views = (each for each in reversed(self.screen_stack) if isinstance(each, ViewScreen))
-        row = view.row if (view := next(views, None)) is not None else None
+        view = next(views, None)
+        row = view.row if view is not None and "next_step" not in view.UNUSED else None
         proposed = row.verdict.next_best if row is not None and row.verdict is not None else ""
         found = PROPOSED.search(proposed)
         return found[1] if found else None
