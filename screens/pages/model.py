@@ -123,7 +123,8 @@ class ModelScreen(ViewScreen):
         self.write("model-answer", left)
         self.write("model-more", right)
 
-    on_table_moved = _draw_pane
+    def on_table_moved(self) -> None:
+        self.call_after_refresh(self._draw_pane)  # the cursor first
 
     def on_table_selected(self, message: Table.Selected) -> None:
         row = self.row
