@@ -230,7 +230,7 @@ class Table(Widget, can_focus=True):
         self._draw()
         self._reveal()
         self.post_message(self.Moved())
-        self.call_after_refresh(self.refresh_bindings)  # the cursor first
+        self.screen.call_after_refresh(self.screen.refresh_bindings)  # the cursor first
 
     def _index(self) -> int | None:
         return self._keys.index(self.cursor) if self.cursor in self._keys else None
