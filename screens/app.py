@@ -249,7 +249,8 @@ class WorkbenchApp(Shell):
 
     def _next_step(self) -> str | None:
         """The command that the verdict of the selected row proposes."""
-        row = self.screen.row if isinstance(self.screen, ViewScreen) else None
+        view = self.screen if isinstance(self.screen, ViewScreen) else None
+        row = view.row if view is not None and "next_step" not in view.UNUSED else None
         proposed = row.verdict.next_best if row is not None and row.verdict is not None else ""
         found = PROPOSED.search(proposed)
         return found[1] if found else None

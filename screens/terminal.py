@@ -191,7 +191,10 @@ class TerminalDriver(LinuxDriver):
     def __init__(self, app: TerminalApp, **options: Any) -> None:
         super().__init__(app, **options)
         self._leave = app.action_interrupt
-        self._file = _Unbuffered()  # type: ignore[assignment]  # all that the writer thread uses
+        self._unbuffered = _Unbuffered()
+        self._file = self._unbuffered  # type: ignore[assignment]  # all that the writer thread uses
+        self._given = 0  # number of writes that the thread was given
+        self._direct = _reopened()
         self.patience_s = LEAVE_S
         self.is_lost = False
 
@@ -201,7 +204,17 @@ class TerminalDriver(LinuxDriver):
         return 0 if self._writer_thread is None else self._writer_thread._queue.qsize()
 
     def write(self, data: str) -> None:
-        super().write(compact(data))
+        """Write what the terminal takes at once, and leave the rest to the thread.
+
+        While all cores measure, a change of threads may take as long as a whole picture.
+        """
+        left = compact(data).encode("utf-8", "replace")
+        if self._direct is not None and self._given == self._unbuffered.done:
+            with suppress(OSError):  # it takes nothing now, or is gone
+                left = left[os.write(self._direct, left) :]
+        if left:
+            self._given += 1
+            super().write(left)  # type: ignore[arg-type]
 
     def start_application_mode(self) -> None:
         super().start_application_mode()  # type: ignore[no-untyped-call]
@@ -225,6 +238,9 @@ class TerminalDriver(LinuxDriver):
             thread._queue.put(None)
             thread.join(self.patience_s)
             self.is_lost = self.is_lost or thread.is_alive()
+        if self._direct is not None:
+            os.close(self._direct)
+            self._direct = None
 
     def run_input_thread(self) -> None:
         """Read keys until `exit_event`; bytes and sequences that cannot be read are dropped."""
@@ -262,14 +278,26 @@ class _KeyParser(XTermParser):
             yield events.Key(Keys.Ignore, sequence)
 
 
+def _reopened() -> int | None:
+    """A descriptor of the terminal whose writes do not wait; None if it cannot be opened again.
+
+    Of its own, since other programs share the flags of stderr.
+    """
+    with suppress(OSError):
+        return os.open(os.ttyname(2), os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    return None
+
+
 class _Unbuffered:
     """stderr without Python's buffer, which would wait at exit for a thread that is writing."""
 
-    def write(self, text: str) -> None:
-        data = text.encode("utf-8", "replace")
+    done = 0  # number of writes
+
+    def write(self, data: bytes) -> None:
         with suppress(OSError):  # the terminal is gone
             while data:
                 data = data[os.write(2, data) :]
+        self.done += 1
 
     def flush(self) -> None:
         pass

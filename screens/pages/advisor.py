@@ -93,6 +93,9 @@ class AdvisorScreen(ViewScreen):
         table = self.query_one(Table)
         if not table.is_led:
             self.session.looked_at = table.cursor
+        self.call_after_refresh(self._draw_moved)  # the cursor first
+
+    def _draw_moved(self) -> None:
         self._draw_answer()
         self.query_one("#answer-pane").scroll_home(animate=False)
 

@@ -89,6 +89,9 @@ class DetailScreen(ViewScreen):
         return lines + command_lines(row.plan.reproduce)
 
     def on_table_moved(self) -> None:
+        self.call_after_refresh(self._draw_moved)  # the cursor first
+
+    def _draw_moved(self) -> None:
         self._draw_detail()
         self.query_one("#detail-pane").scroll_home(animate=False)
 

@@ -25,6 +25,7 @@ WORDS = (  # word, meaning, and the screens that show it ("" if all do)
     ("sim", "simulated: the GPU is the test device fake:0, a CPU worker", ""),
     ("n/a", "could not be read; the reason is given below", ""),
     ("pick", "the best candidate that may be chosen", f"Advisor Model {RACES}"),
+    ("/ ...", "another candidate is as good as the pick", "Advisor"),
     ("usual", "the device usually recommended for such a job", "Advisor"),
     ("either", "CPU and GPU are too close to call", f"{ANSWERS} Runs Compare"),
     ("unknown", "the measurements do not say which device is faster", f"{ANSWERS} Runs Compare"),
@@ -65,7 +66,7 @@ WORDS = (  # word, meaning, and the screens that show it ("" if all do)
     ("Check", "the error against a reference; / its limit", "Detail"),
     ("ceilings", "the rates that this machine reaches: `workbench ceilings`", "Hardware Roofline"),
     ("burst", "a ceiling by its fastest 10% of samples", "Detail"),
-    ("ridge point", "work per byte from which memory no longer limits", "Roofline"),
+    ("ridge point", "work per byte from which memory no longer limits", "Hardware"),
     ("cache", "ceiling for data that fits into the last-level cache", "Roofline"),
     ("±", "half the width of the 95% interval of the median", f"Advisor Model {RACES}"),
     (

@@ -30,7 +30,8 @@ from .base import ROOMY_HEIGHT, ViewScreen
 from .detail import DetailScreen
 
 QUESTION = "Which variant of your model should you ship?"
-HINT = "Open an ONNX file below to race its variants; n takes any path, and your own code."
+HERE = "Open a file below to race its variants. "
+ANY = "n takes the path of any ONNX file, and your own code."
 NO_FILE = "no .onnx files in this folder or two levels below"
 SEARCHING = "looking for .onnx files..."
 GOING = "A model opens here when no other run is in progress."
@@ -81,7 +82,7 @@ class ModelScreen(ViewScreen):
         said = GOING if self.session.going else CLOSED
         if can:
             more = f" The first {MOST_FILES} of {len(files):,} files:"
-            said = HINT + (more if len(files) > MOST_FILES else "")
+            said = HERE * bool(files) + ANY + more * (len(files) > MOST_FILES)
         hint = Text.of((said, "dim"))
         self.write("model-head", lambda width: [heading(QUESTION, width), *hint.wrap(width)])
         empty = SEARCHING if self._files is None else NO_FILE
@@ -122,7 +123,8 @@ class ModelScreen(ViewScreen):
         self.write("model-answer", left)
         self.write("model-more", right)
 
-    on_table_moved = _draw_pane
+    def on_table_moved(self) -> None:
+        self.call_after_refresh(self._draw_pane)  # the cursor first
 
     def on_table_selected(self, message: Table.Selected) -> None:
         row = self.row

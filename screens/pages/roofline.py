@@ -12,7 +12,7 @@ from .row import RowScreen
 
 
 class RooflineScreen(RowScreen):
-    UNUSED = ("scroll(1)",)
+    UNUSED = (*RowScreen.UNUSED, "scroll(1)")
 
     def body(self) -> ComposeResult:
         yield Drawn(id="row-title")

@@ -16,6 +16,7 @@ from .base import STEPS, ViewScreen
 class RowScreen(ViewScreen):
     """Follows the live row until the user looks at another one; escape follows again."""
 
+    UNUSED = ("next_step",)  # `next` is not shown here
     BINDINGS: ClassVar[list[BindingType]] = [
         *STEPS,
         Binding(
@@ -34,7 +35,7 @@ class RowScreen(ViewScreen):
 
     @staticmethod
     def row_title(row: Row | None, session: Session, width: int) -> Content:
-        """The title of the row with its place among the others; its question on a second line."""
+        """The title of the row with its place among the others, and its question below."""
         if row is None:
             return Content("")
         report, walk = session.report, session.walk()
@@ -53,9 +54,11 @@ class RowScreen(ViewScreen):
         if len(walk) > 1:
             title = Content.assemble(title, "   ", place.stylize("dim"))
         gap = max(2, width - title.cell_length - len(where))
-        question = Content.styled(row.plan.question, "dim").truncate(width, ellipsis=True)
         first = Content.assemble(title, " " * gap, (where, "$primary" if live else "dim"))
-        return Content.assemble(first.truncate(width, ellipsis=True), "\n", question)
+        # It has two lines, which need some room to be broken at words.
+        question = Content.styled(row.plan.question, "dim").truncate(2 * width - 20, ellipsis=True)
+        lines = [first.truncate(width, ellipsis=True), *question.wrap(width)]
+        return Content("\n").join(lines)
 
     @property
     def is_away(self) -> bool:

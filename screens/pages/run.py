@@ -9,7 +9,7 @@ from textual.binding import BindingType
 
 from workbench.export.view.curves import curve_lines, curve_marks
 from workbench.export.view.details import metrics_text
-from workbench.export.view.events import LogLine, log_lines, log_tail, race_log
+from workbench.export.view.events import LogLine, log_page, log_tail, race_log
 from workbench.export.view.lead import course_lines, loss_lines
 from workbench.export.view.spans import Text
 from workbench.export.view.tables import raced_lines, run_columns
@@ -80,10 +80,13 @@ class RunScreen(RowScreen):
     def action_scroll(self, pages: int) -> None:
         """Scroll the log, which follows the run again from its end."""
         log, entries = self.query_one("#log", Drawn).size, self._entries
-        page = max(1, log.height - 2)
-        if len(entries) <= page and len(log_lines(entries, log.width)) < log.height:
-            return  # all of it is visible
-        end = max(1, (self._log_end or len(entries)) + pages * page)
+        room, end = max(1, log.height - 1), self._log_end or len(entries)
+        first = len(log_page(entries, log.width, room))
+        if pages > 0:
+            end += len(log_page(entries[end:], log.width, room))
+        else:
+            end -= len(log_page(reversed(entries[:end]), log.width, room))
+        end = max(end, first)
         self._log_end = end if end < len(entries) else None
         self._draw_log()
         self.refresh_bindings()
@@ -129,6 +132,9 @@ class RunScreen(RowScreen):
         return None if row is None else self.session.sweep(row)
 
     def on_table_moved(self) -> None:
+        self.call_after_refresh(self._draw_chosen)  # the cursor first
+
+    def _draw_chosen(self) -> None:
         self._draw_metrics()
         self._draw_curve(self.row, self._sweep)
 

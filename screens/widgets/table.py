@@ -227,10 +227,10 @@ class Table(Widget, can_focus=True):
             reveal() if index < body.virtual_size.height else self.call_after_refresh(reveal)
 
     def watch_cursor(self) -> None:
-        self.refresh_bindings()
         self._draw()
         self._reveal()
         self.post_message(self.Moved())
+        self.screen.call_after_refresh(self.screen.refresh_bindings)  # the cursor first
 
     def _index(self) -> int | None:
         return self._keys.index(self.cursor) if self.cursor in self._keys else None

@@ -2,6 +2,7 @@
 
 import pytest
 import scenes
+import simulated_lab
 from rich.color import Color as RichColor
 from stage import HeldFeed, held, kept, press, replayed, settle, settled, text
 from textual.color import Color
@@ -26,6 +27,29 @@ async def test_a_switch_is_drawn_at_once() -> None:
     async with settled(app, SIZE) as pilot:
         await pilot.press("1")
         assert app._batch_count == 0, "nothing holds the picture back"
+
+
+@pytest.mark.parametrize(
+    ("scene", "keys", "part"),
+    [
+        (scenes.h200, (), "_draw_moved"),
+        (scenes.h200, ("enter",), "_draw_moved"),
+        (scenes.h200, ("2",), "_draw_chosen"),
+        (simulated_lab.done, (), "_draw_pane"),
+    ],
+)
+async def test_the_cursor_is_drawn_before_the_text_about_its_line(
+    scene, keys, part, monkeypatch
+) -> None:
+    app, done = replayed(scene()), list[str]()
+    async with settled(app, SIZE) as pilot:
+        await press(pilot, *keys)
+        for name in ("_compositor_refresh", part):
+            real = getattr(app.screen, name)
+            after = lambda real=real, name=name: (done.append(name), real())  # noqa: E731
+            monkeypatch.setattr(app.screen, name, after)
+        await press(pilot, "down")
+        assert done[0] == "_compositor_refresh" and part in done
 
 
 async def test_columns_sort_by_key_and_by_click_and_the_cursor_stays_with_its_row() -> None:
@@ -207,7 +231,11 @@ async def test_m_starts_the_run_that_the_answer_proposes() -> None:
     app = following(asked)
     async with settled(app, (120, 40)) as pilot:
         proposed = "workbench advise training --quick --budget 120"
-        assert "m Next step" in text(pilot) and f"`{proposed}`" in text(pilot)
+        for screen in "26":  # which do not show the proposal
+            await press(pilot, screen)
+            assert "m Next step" not in text(pilot)
+        await press(pilot, "m", "3")
+        assert "m Next step" in text(pilot) and f"`{proposed}`" in text(pilot) and not asked
         await press(pilot, "m")
         assert asked == [proposed] and "racing" in text(pilot)
         assert "m Next step" not in text(pilot)

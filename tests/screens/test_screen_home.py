@@ -2,7 +2,7 @@
 
 import scenes
 from simulated_run import run
-from stage import HeldFeed, held, press, replayed, settle, settled, text
+from stage import HeldFeed, held, opened, press, replayed, settle, settled, text
 
 from screens.app import WorkbenchApp
 from screens.state.event_source import EventSourceError
@@ -79,6 +79,13 @@ async def test_a_single_answer_is_not_counted() -> None:
         shown = text(pilot)
     assert "1 of 1 scenario answered" in shown and " in 1 of 1" not in shown
     assert "\n n: another run" in shown
+
+
+async def test_an_answer_without_a_rating_counts_alike_in_both_lines() -> None:
+    async with opened("advise-simulated-gpu").run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        assert "1 of 3 scenarios answered" in text(pilot)
+        assert "unknown in 2 of 3; GPU in 1 of 3." in text(pilot)
 
 
 async def test_a_finished_run_says_its_result_and_what_comes_next() -> None:

@@ -3,8 +3,10 @@
 import asyncio
 import os
 import random
+import select
 import signal
 import threading
+import tty
 from types import SimpleNamespace
 
 import pytest
@@ -186,6 +188,30 @@ def test_a_suspend_gives_the_title_back_and_the_next_one_keeps_it_again(monkeypa
     driver.stop_application_mode()
     app.show_title("a")
     assert written == [f"{KEEP_TITLE}\x1b]2;a\x07", RESTORE_TITLE, f"{KEEP_TITLE}\x1b]2;a\x07"]
+
+
+def test_what_the_terminal_takes_at_once_waits_for_no_thread_and_the_rest_follows() -> None:
+    master, slave = os.openpty()
+    tty.setraw(slave)
+    os.set_blocking(slave, False)
+    driver, left = object.__new__(TerminalDriver), list[bytes]()
+    driver._direct, driver._given, driver._unbuffered = slave, 0, SimpleNamespace(done=0)
+    driver._writer_thread = SimpleNamespace(write=left.append)
+    try:
+        driver.write("a")
+        assert (os.read(master, 9), left) == (b"a", [])
+        driver.write("b" * 100_000)
+        assert len(left) == 1 and 0 < len(left[0]) < 100_000
+        while select.select([master], [], [], 0.0)[0]:
+            os.read(master, 1 << 16)
+        driver.write("c")
+        assert left[1:] == [b"c"], "not before what the thread has"
+        driver._unbuffered.done = 2
+        driver.write("d")
+        assert (os.read(master, 9), len(left)) == (b"d", 2)
+    finally:
+        os.close(master)
+        os.close(slave)
 
 
 @pytest.mark.parametrize("key", ["q", "ctrl+c"])

@@ -77,6 +77,8 @@ async def test_a_folder_without_a_model_says_so_in_full(tmp_path, monkeypatch) -
     monkeypatch.chdir(tmp_path)
     lines = await shown(scenes.h200, "4")
     assert any("two levels below" in line for line in lines)
+    said = in_one(lines)
+    assert "n takes the path of any ONNX file" in said and "file below" not in said
 
 
 async def test_the_help_names_our_own_keys_and_the_short_words_of_the_tables() -> None:
@@ -97,9 +99,9 @@ async def test_the_form_shows_the_titles_in_full_at_120_columns() -> None:
     assert "Handwritten digits, time to accuracy" in lines
 
 
-async def test_the_log_ends_with_its_last_line_or_is_left_out_with_its_title() -> None:
+async def test_the_log_begins_with_the_last_entry_or_is_left_out_with_its_title() -> None:
     *_, title, last, _ = await shown(scenes.h200, "2", size=(80, 27))
-    assert title.startswith(" Log ") and last.endswith(" 0.97-1.03).")
+    assert title.startswith(" Log ") and " s  answer " in last and last.endswith("…")
     assert not any(
         line.startswith(" Log ") for line in await shown(scenes.h200, "2", size=(80, 26))
     )

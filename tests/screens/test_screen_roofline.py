@@ -10,7 +10,7 @@ from stage import at_both_sizes, press, replayed, settled, text
 from workbench.export.view.chart import Series, chart
 from workbench.export.view.curves import MARKS
 from workbench.export.view.derived import RunView
-from workbench.export.view.roofline import NOTHING, roofline_lines
+from workbench.export.view.roofline import NOTHING, UNCOUNTED, roofline_lines
 from workbench.records import events as ev
 from workbench.records.document import DeviceCeilings
 from workbench.records.reason import Reason
@@ -66,10 +66,11 @@ async def test_without_ceilings_it_says_how_to_get_them() -> None:
         assert "FLOP per byte" not in text(pilot)
 
 
-async def test_a_row_whose_operations_are_not_counted_says_so() -> None:
-    async with settled(replayed(scenes.h200()), (80, 24)) as pilot:
+@pytest.mark.parametrize("events", [scenes.h200, without_ceilings])
+async def test_a_row_whose_operations_are_not_counted_says_so(events) -> None:
+    async with settled(replayed(events()), (80, 24)) as pilot:
         await press(pilot, "6", *["right"] * 5)
-        assert "No candidate of this row has both a known ceiling" in text(pilot)
+        assert UNCOUNTED in text(pilot)
 
 
 async def test_a_run_without_races_says_so() -> None:
@@ -91,6 +92,14 @@ def test_every_candidate_has_a_line_and_a_mark_and_every_limit_its_name() -> Non
         assert not names or "cuda:0 torch fp16" in names[0]
         if width == 100:
             assert "cuda:0 bf16" in "".join(lines) and "cpu bf16 cache" in "".join(lines)
+
+
+def test_all_lines_name_the_limit_in_one_form() -> None:
+    report = Report.of(scenes.cpu_only())
+    row = report.rows["training"]
+    for width, end in ((90, " (limited by compute)"), (78, " (compute)"), (68, " TFLOP/s")):
+        lines = [line.plain for line in roofline_lines(row, RunView(report), width, 20)]
+        assert [line.endswith(end) for line in lines[:3]] == [True] * 3
 
 
 def test_a_candidate_that_failed_is_not_under_the_roofs() -> None:

@@ -9,6 +9,7 @@ from screens.app import WorkbenchApp
 from screens.pages.advisor import AdvisorScreen
 from screens.pages.detail import DetailScreen
 from screens.widgets.table import Table
+from workbench.export.view.events import LogLine
 from workbench.planning.request import Request
 from workbench.records import events as ev
 
@@ -163,6 +164,20 @@ async def test_page_keys_scroll_the_log_of_a_run() -> None:
         assert "pgdn" in text(pilot)
         await press(pilot, *["pagedown"] * pages)
         assert last in text(pilot) and "pgdn" not in text(pilot)
+
+
+async def test_page_keys_leave_out_no_entry_of_the_log_however_many_lines_it_takes() -> None:
+    app, _ = held(scenes.midway())
+    async with settled(app, SIZE) as pilot:
+        app.session.log.clear()
+        app.session.log.extend(LogLine(n, "word", "long " * 4 * (n % 9)) for n in range(40))
+        await press(pilot, "2")
+        for key in ("pageup", "pagedown"):
+            seen = text(pilot)
+            for _ in range(20):
+                await press(pilot, key)
+                seen += text(pilot)
+            assert [n for n in range(40) if f"{n:6.1f} s  word" not in seen] == []
 
 
 async def test_brackets_wait_in_the_details_of_a_row_that_another_run_has_not_announced() -> None:

@@ -19,6 +19,7 @@ from .comparison import BELOW, better, ranked, worse
 
 WORDS = {"beaten": "slower", "slower_precision": "slower"}  # by reason code
 NEGLIGIBLE = 5e-5  # an error that would show as 0.00%
+VARY = "vary too much for a figure"
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ def gain_text(gained: Gain, objective: str, other: str) -> str:
         return f"{units.lead(factor)} {word} than {other}, after one or two rounds only"
     if least is not None and ratio.low > 1:
         if least <= 1:
-            return f"best so far, but its times and those of {other} vary too much for a figure"
+            return f"best so far, but its times and those of {other} {VARY}"
         vary = "but their times vary too much for an exact figure"
         return f"at least {units.lead(least)} {word} than {other}, {vary}"
     if ratio.high < 1:

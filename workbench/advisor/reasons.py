@@ -20,6 +20,7 @@ from ..text.units import as_sentence, listed
 from .comparison import BELOW, COMPARED, Comparison, better, worse
 from .evidence import Evidence, was_far_behind
 from .limits import beyond_limits, error_limit, exceeding, uncounted
+from .ranking import VARY, is_vague
 
 NAMES = {"cpu": "the CPU", "gpu": "the GPU"}
 OTHER = {"cpu": "gpu", "gpu": "cpu"}
@@ -85,6 +86,9 @@ def _lead(lead: Comparison) -> Iterator[str]:
         yield f"{candidate_name(lead.one.case)} leads."
         turns = "its first turn" if len(lead.other.blocks) == 1 else "two turns"
         yield f"{candidate_name(lead.other.case)} was eliminated after {turns} ({behind})."
+    elif is_vague(lead.one, lead.other):
+        names = listed([candidate_name(each.case) for each in (lead.one, lead.other)])
+        yield f"The times of {names} {VARY}."
     else:
         yield lead.sentence()
 
@@ -132,8 +136,10 @@ def _undecided(evidence: Evidence, ratio: Ratio) -> Iterator[str]:
     close = "Too close to call" if is_open else lead
     if is_open and evidence.confidence == LIKELY:
         close = f"The {faster} probably leads"
+    vague = _is_vague(evidence)
+    relation = f"the times of both {VARY}" if vague else relation
     yield f"{close if evidence.choice == 'either' else 'Undecided'}: {relation}."
-    if is_open and not ratio.low <= 1 <= ratio.high:
+    if not vague and is_open and not ratio.low <= 1 <= ratio.high:
         decisive = decisive if slower == "CPU" else decisive.inverse()
         _, wider = units.ratio_parts(decisive.value, decisive.interval)
         if wider != ci:
@@ -155,7 +161,10 @@ def _decided(evidence: Evidence, ratio: Ratio) -> Iterator[str]:
             loser = loser.replace("the GPU", "a simulated GPU")
         winner, loser = winner.replace("GPU", kind.word), loser.replace("GPU", kind.word)
     words = better(evidence.scenario.objective)
-    yield f"{winner} {verb} {factor} {words} than {loser} ({ci})."
+    if _is_vague(evidence):
+        yield f"{winner} {verb} {words} than {loser}, but their times {VARY}."
+    else:
+        yield f"{winner} {verb} {factor} {words} than {loser} ({ci})."
     if evidence.lead is not None and evidence.lead.other.case.device_kind == evidence.choice:
         yield from _lead(evidence.lead)
     usual = evidence.row.plan.textbook
@@ -166,6 +175,12 @@ def _decided(evidence: Evidence, ratio: Ratio) -> Iterator[str]:
         else:
             yield f"Usual advice: {usual.upper()}; this run cannot confirm or refute it."
     yield from _weak_evidence(evidence)
+
+
+def _is_vague(evidence: Evidence) -> bool:
+    """Whether the ratio of CPU to GPU is left out, as in the tables."""
+    cpu, gpu = evidence.best_cpu, evidence.best_gpu
+    return cpu is not None and gpu is not None and is_vague(cpu, gpu)
 
 
 def _counted(evidence: Evidence) -> str:

@@ -28,8 +28,8 @@ def significant(value: float) -> str:
 
 
 def figure(value: float) -> str:
-    """An error or its limit with two digits: `0.97`, `0.05`, and below a thousandth `2e-6`."""
-    if value == 0 or abs(value) >= 1e-3:
+    """Two digits, as of an error or its limit: `0.97`, `0.05`, and far from 1 `2e-6` or `2.5e3`."""
+    if value == 0 or 1e-3 <= abs(value) < 99.5:
         return f"{value:.2g}"
     mantissa, exponent = f"{value:.1e}".split("e")
     return f"{mantissa.removesuffix('.0')}e{int(exponent)}"

@@ -74,7 +74,9 @@ def test_the_sensors_of_all_devices_stand_in_one_line() -> None:
     readings = [GpuReading(card, utilization_percent=100.0, power_w=612.0)]
     report.apply(ev.MachineRead(at_s=1.0, host=first))
     report.apply(ev.MachineRead(at_s=2.0, host=HostReading(97.0), gpus=readings))
-    assert now_line(report).plain == "CPU 97% ▅█    GPU 100%  612 W █"
+    assert now_line(report).plain == f"CPU  97% {'▅█':>12}    GPU 100%  612 W {'█':>12}"
+    report.apply(ev.MachineRead(at_s=3.0, host=HostReading(100.0), gpus=readings))
+    assert now_line(report).plain.startswith(f"CPU 100% {'▅██':>12}    GPU "), "nothing moves"
 
 
 @pytest.mark.parametrize(

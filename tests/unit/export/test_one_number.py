@@ -156,6 +156,16 @@ def test_times_that_vary_too_much_have_no_ratio_on_any_screen() -> None:
     assert run.lead(found.rows[row.id]) is None
 
 
+def test_devices_whose_times_vary_too_much_have_no_ratio_in_a_sentence() -> None:
+    cpu, gpu = (replace(case(name), workload="own") for name in ("cpu-a", "cuda:0-a"))
+    slowed = [*[[0.4] * 5] * 4, *[[0.002] * 50] * 6]  # 400x by rounds, 2x by medians
+    row = scenario(workload="own", textbook="")
+    found = report({cpu: slowed, gpu: steady(0.001, 4)}, gpus=["cuda:0"], row=row)
+    assert lead_of(found, row, gpu=True) == "varies"
+    said = "The GPU is faster than the CPU, but their times vary too much for a figure."
+    assert found.rows[row.id].verdict.reasons[0].startswith(said)
+
+
 def test_where_no_gpu_may_be_picked_the_lead_is_that_of_the_pick_over_the_next() -> None:
     blocks = {case("cpu-a"): steady(1.0), case("cpu-b"): steady(3.0), case("cuda:0-a"): steady(0.5)}
     row = scenario(textbook="", max_error=0.1)  # a model's

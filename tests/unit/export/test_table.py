@@ -1,11 +1,17 @@
 """Tables: which columns stay and shrink, how lines sort, and one name for one thing."""
 
 import pytest
+import scenes
 
+from workbench.export.view import forest
+from workbench.export.view.derived import RunView
 from workbench.export.view.runs import COLUMNS, run_details, run_line
 from workbench.export.view.spans import Text
 from workbench.export.view.table import Column, Line, fit, line_text, sorted_lines, table_lines
+from workbench.export.view.tables import raced_lines, run_columns
 from workbench.records.comparison import RunSummary
+from workbench.report.report import Report
+from workbench.stats.samples import Ratio
 
 NAMES = ("cpu onnxruntime fp32", "cpu ort fp32"), ("cpu onnxruntime int8-static", "cpu ort int8")
 
@@ -205,3 +211,20 @@ def test_times_below_that_of_the_pick_are_the_least() -> None:
     cells = {"a": "1.05x", "b": "1/1.80x", "c": "1.00x", "d": "CPU 1/1.20x"}
     lines = [Line(key, {"t": Text.of(cell)}) for key, cell in cells.items()]
     assert [line.key for line in sorted_lines(lines, "t", False)] == ["b", "d", "c", "a"]
+
+
+def test_a_ratio_of_millions_stays_within_its_cells() -> None:
+    found = {"best": Ratio(1.0, 1.0, 1.0, 3), "far": Ratio(2.5e6, 1.1e6, 4e6, 3)}
+    for width in (7, 40):
+        drawn = forest.cell("far", found, "")(width).plain
+        assert drawn.split()[0] == "2.5e6x" and len(drawn) <= width
+    head = forest.axis(found)("Time", 90).plain
+    assert "100000x" in head and "1e6x" in head and "+" not in head
+
+
+def test_the_times_of_a_column_have_their_spread_all_or_none() -> None:
+    run = RunView(Report.of(scenes.sweep()))
+    row = next(row for row in run.report.rows.values() if row.plan.point == {"n": 2048})
+    for width in range(50, 140):
+        lines = table_lines(run_columns(row, run), raced_lines(row, run), width)
+        assert len({"±" in line.plain for line in lines[1:]}) == 1, width

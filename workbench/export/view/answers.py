@@ -108,7 +108,8 @@ def ending_lines(run: RunView, width: int, *, starts: bool) -> list[Text]:
     """The end of a run in one line: the answers, and the keys for the next action; keys that start
     a run only if `starts`."""
     verdicts = run.report.verdicts
-    counts = Counter(OPEN if v.is_open else choice_word(v.choice, v.best_gpu) for v in verdicts)
+    answers = [(v.confidence == OPEN, choice_word(v.choice, v.best_gpu)) for v in verdicts]
+    counts = Counter(OPEN if is_open else word for is_open, word in answers)
     most = counts.most_common() if len(verdicts) > 1 else []  # the table shows a single one
     found = [f"{word} in {count} of {len(verdicts)}" for word, count in most]
     if verdicts and all(verdict.no_gpu and verdict.choice == "cpu" for verdict in verdicts):

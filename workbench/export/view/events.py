@@ -13,7 +13,7 @@ from ...report.report import Report
 from ...text import units
 from .derived import RunView
 from .model_facts import built_text, code_facts, model_and_inputs, saved_text
-from .spans import Fact, Text, facts_lines, heading
+from .spans import ELLIPSIS, Fact, Text, facts_lines, heading
 from .tables import MORE_IS_BETTER, rate_text
 from .words import choice_word, reason_text
 
@@ -213,14 +213,27 @@ def log_lines(entries: Sequence[LogLine], width: int) -> list[Text]:
     return facts_lines(facts, width, LOG_LABEL)
 
 
+def log_page(entries: Iterable[LogLine], width: int, room: int) -> list[list[Text]]:
+    """The lines of each entry, of as many as fit whole into `room` lines, but at least of one."""
+    found = list[list[Text]]()
+    for entry in entries:
+        lines = log_lines([entry], width)
+        room -= len(lines)
+        if found and room < 0:
+            break
+        found.append(lines)
+    return found
+
+
 def log_tail(
     entries: Sequence[LogLine], width: int, height: int, end: int | None = None
 ) -> list[Text]:
-    """A heading and the last lines that fit under it, of the first `end` entries if given."""
+    """A heading and the last entries that fit under it, of the first `end` if given."""
     room = height - 1
     if room < 1:
         return []
-    lines = log_lines(entries[:end][-room:], width)
-    if end is not None and len(lines) < room:  # fill the room from the beginning
-        lines = log_lines(entries[:room], width)[:room]
-    return [heading("Log", width), *(lines or [Text.of((NO_EVENTS, "dim"))])[-room:]]
+    page = log_page(reversed(entries[:end]), width, room)
+    lines = [line for each in reversed(page) for line in each]
+    if len(lines) > room:
+        lines[room - 1] = Text.of(lines[room - 1].truncate(width - 1), ELLIPSIS)
+    return [heading("Log", width), *(lines[:room] or [Text.of((NO_EVENTS, "dim"))])]

@@ -21,6 +21,11 @@ def _place(value: float, all_: Mapping[str, Ratio], width: int) -> int:
     return max(0, min(width - 1, round(share * (width - 1))))
 
 
+def _short(text: str, ratio: float) -> str:
+    """The ratio as `text`, or as `2.5e6x` where its digits would not fit."""
+    return text if len(text) < VALUE else f"{units.figure(ratio)}x"
+
+
 def axis(all_: Mapping[str, Ratio]) -> Callable[[str, int], Text]:
     """The head of the column: as many ticks as fit."""
 
@@ -31,7 +36,7 @@ def axis(all_: Mapping[str, Ratio]) -> Callable[[str, int], Text]:
         drawn = [" "] * width
         high = max([LEAST_TOP, *(behind.high for behind in all_.values())])
         for tick in (1.0, *ticks(1.0, high, max(2, width // 7))):
-            text = f"{tick:g}x"
+            text = _short(f"{tick:.12g}x", tick)
             start = min(_place(tick, all_, width), width - len(text))
             if all(cell == " " for cell in drawn[max(0, start - 1) : start + len(text) + 1]):
                 drawn[start : start + len(text)] = text
@@ -45,7 +50,7 @@ def cell(key: str, all_: Mapping[str, Ratio], tone: str) -> Callable[[int], Text
 
     def draw(width: int) -> Text:
         found = all_[key]
-        value = f"{units.gain(found.value):>{VALUE - 1}}"
+        value = f"{_short(units.gain(found.value), found.value):>{VALUE - 1}}"
         if width < VALUE + LEAST:
             return Text.of(value)
         width -= VALUE

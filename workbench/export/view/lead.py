@@ -41,8 +41,8 @@ def lead_lines(lead: Lead, run: RunView, width: int) -> list[Text]:
         Series(("", device_tone(lead.best.case)), middle, "lead"),
     ]
     labels = [(float(number), (f"round {number + 1}", "dim")) for number in (last, first)]
-    now = units.ratio(ratio.value, ratio.interval)
-    title = f"Lead by round over {run.case_name(lead.other.case.id)}, now {now}"
+    now = units.times(ratio.value, ratio.interval)
+    title = f"Lead by round, now {now} over {run.case_name(lead.other.case.id)}"
     return [heading(title, width), *chart(lines, labels, units.ratio, width - LABEL - 5, HEIGHT)]
 
 

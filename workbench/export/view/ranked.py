@@ -110,7 +110,7 @@ def _states(ranked: RankedCandidate, run: RunView) -> list[Text]:
         why = brief(run.elimination_text(candidate), run.report)
         return marked([f"eliminated: {why}", "eliminated"], "dim", candidate, run)
     if ranked.outcome == "error" and (candidate.ended or not run.going):
-        return marked([ranked.why, "over the limit", "over"], "error", candidate, run)
+        return marked([ranked.why, "over the limit", "over limit"], "error", candidate, run)
     return state_texts(candidate, run)
 
 

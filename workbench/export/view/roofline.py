@@ -11,7 +11,6 @@ from .chart import LABEL, Place, Series, chart
 from .curves import MARKS
 from .derived import RunView
 from .spans import Span, Text, heading
-from .table import longest_that_fits
 from .words import case_text, device_tone
 
 FLOPS = "FLOP/s"
@@ -22,18 +21,27 @@ TITLE = "Rate over FLOP per byte of memory traffic, under the measured ceilings"
 SHORT_TITLE = "Rate over FLOP/byte, under the measured ceilings"
 UNKNOWN = "The ceilings of this machine are unknown: `workbench ceilings` measures them."
 NOTHING = "No candidate of this row has both a known ceiling and a measured rate."
+UNCOUNTED = "The operations of this row are not counted, so no ceiling applies to it."
+ENDS = (" (limited by {})", " ({})", "")  # of the lines, longest first
 
 
 def roofline_lines(row: Row, run: RunView, width: int, height: int) -> list[Text]:
     """A line for each candidate and its mark, then the chart."""
     roofs, under = limits(run.ordered(row), run)
     if not under:
-        return Text.of((NOTHING if run.report.ceilings else UNKNOWN, "dim")).wrap(width)
+        why = NOTHING if run.report.ceilings else UNKNOWN
+        if row.candidates and not any(candidate.work.flops for candidate in row.candidates):
+            why = UNCOUNTED
+        return Text.of((why, "dim")).wrap(width)
     marked = [
         ((mark, f"strong {device_tone(candidate.case)}"), candidate, place)
         for mark, (candidate, place) in zip(MARKS, under, strict=False)
     ]
-    legend = [_legend_line(mark, candidate, run, width) for mark, candidate, _ in marked]
+    for end in ENDS:  # all lines have the same, the longest with which all fit
+        legend = [_legend_line(mark, candidate, run, end) for mark, candidate, _ in marked]
+        if all(line.cell_length <= width for line in legend):
+            break
+    legend = [line.truncate(width) for line in legend]
     missing = sum(candidate.is_valid for candidate in row.candidates) - len(under)
     verb = "have" if missing > 1 else "has"
     said = [f"{missing} more {verb} no known ceiling or rate"] if missing > 0 else []
@@ -53,16 +61,14 @@ def roofline_lines(row: Row, run: RunView, width: int, height: int) -> list[Text
     return [*legend, Text(), heading(TITLE if width > len(TITLE) else SHORT_TITLE, width), *drawn]
 
 
-def _legend_line(mark: Span, candidate: Candidate, run: RunView, width: int) -> Text:
+def _legend_line(mark: Span, candidate: Candidate, run: RunView, end: str) -> Text:
     """The mark, the name, the rate, and its share of the ceiling that limits it."""
     case, measured = candidate.case, run.measured(candidate)
     unit, limit = units.per_s(case.precision), measured.roofline
     assert limit is not None  # see `limits`
     share = f"{units.percent(limit.fraction)} of {units.rate(limit.attainable_flops_per_s, unit)}"
-    text = f"  {units.rate(measured.flops_per_s, unit)}, {share}"
-    ends = (f" (limited by {limit.limited_by})", f" ({limit.limited_by})", "")
-    name = Text.of((f"{mark[0]} ", mark[1]), case_text(case.id, run), text)
-    return longest_that_fits([Text.of(name, end) for end in ends], width)
+    text = f"  {units.rate(measured.flops_per_s, unit)}, {share}{end.format(limit.limited_by)}"
+    return Text.of((f"{mark[0]} ", mark[1]), case_text(case.id, run), text)
 
 
 Roofs = dict[str, tuple[list[Place], str]]  # by name: the line of the limit, and its tone

@@ -13,6 +13,7 @@ from .spans import Fact, Text, fact, join
 
 VALUE_WIDTH = 18
 SHORT = 12  # readings in a curve that shares its line with others
+LONGEST = {"%": 4, "MHz": 8, "W": 5, "°C": 5}  # cells of a value there, so that nothing moves
 
 # Field of a reading -> its label, its unit and the field of its limit; "": the limit is 100.
 SENSORS = {
@@ -74,9 +75,9 @@ def now_line(report: Report) -> Text:
 def _now(name: str, readings: Sequence[HostReading] | Sequence[GpuReading], tone: str) -> Text:
     latest = readings[-1]
     course = [v for each in readings if (v := each.utilization_percent) is not None][-SHORT:]
-    line = glyphs.sparkline(course, len(course), 0.0, 100.0)
+    line = glyphs.sparkline(course, len(course), 0.0, 100.0).rjust(SHORT)
     values = [
-        text
+        text.rjust(LONGEST[unit])
         for field, (_, unit, _) in SENSORS.items()
         if (text := number_text(getattr(latest, field, None), unit)) is not None
     ]

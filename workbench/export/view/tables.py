@@ -271,7 +271,8 @@ def median_texts(candidate: Candidate, run: RunView) -> list[Text]:
     found = run.measured(candidate)
     alone = units.duration(found.median_s, align=True)
     spread = units.spread(found.median_s, found.ci95_s)
-    return [Text.of(alone, (f"{spread:>7}", "dim")), Text.of(alone)]
+    # Of equal length, so that all or none of a column have their spread.
+    return [Text.of(f"{alone:>7}", (f"{spread:>7}", "dim")), Text.of(alone)]
 
 
 def accuracy_text(candidate: Candidate) -> str:

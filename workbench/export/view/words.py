@@ -117,7 +117,7 @@ def state_texts(candidate: Candidate, run: RunView) -> list[Text]:
         return [Text.of(("not finished" if candidate.blocks else "not measured", "warning"))]
     if state == "ok" and candidate.reason and candidate.reason.code in BARRED:
         is_counted = candidate.reason.code != "not_counted"
-        short = ["over the limit", "over"] if is_counted else ["not counted"]
+        short = ["over the limit", "over limit"] if is_counted else ["not counted"]
         return marked([f"{short[0]}: {candidate.reason.message}", *short], "dim", candidate, run)
     if candidate.eliminated and state == "ok":
         texts = [f"eliminated: {run.elimination_text(candidate)}", "eliminated"]
