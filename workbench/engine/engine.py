@@ -15,6 +15,7 @@ from ..advisor import whatif_devices
 from ..advisor.verdict import decide
 from ..machine.warnings import hardware_warnings, missing_backends
 from ..planning.announcing import planned
+from ..planning.cases import fewer_threads
 from ..planning.plan import RowPlan
 from ..planning.request import Request
 from ..planning.usage import UsageError, target
@@ -149,11 +150,13 @@ class Engine:
         self._rows = [row for row in planned_rows if row.cases]
         cases = [case for row in self._rows for case in row.cases]
         devices = {case.device for case in cases}
+        threaded = [r.scenario for r in self._rows if any(c.threads is not None for c in r.cases)]
         context.telemetry.watch(context.machine, devices)
         for row in self._rows:
             self._emit(planned(row, request, context.now()))
         for warning in [
             *missing_backends(context.software, {case.backend for case in cases}),
+            *fewer_threads(threaded, request, context.machine),
             *_left_out(planned_rows, every=request.every),
         ]:
             self._warn(warning)

@@ -2,15 +2,16 @@
 
 import itertools
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from .. import catalog
 from ..contract import Case, Host, ParameterValue, Variant, Workload, WorkloadError
 from ..records.machine import Cpu, Machine
-from ..records.reason import Reason
+from ..records.reason import Reason, Warning
 from ..stats.objectives import UNTIMED
+from ..text import units
 from .admission import small_probe_of
 from .plan import RowPlan
 from .request import Request
@@ -217,3 +218,18 @@ def useful_thread_counts(cpu: Cpu, requested: Sequence[int] = ()) -> tuple[int, 
     counts = {cores, one_thread_per_core(cpu) or cores}
     counts |= {1 << power for power in range(cores.bit_length()) if 1 << power <= cores}
     return tuple(sorted(counts, reverse=True))
+
+
+def fewer_threads(
+    scenarios: Iterable[Scenario], request: Request, machine: Machine
+) -> Iterator[Warning]:
+    """A warning for each scenario that asks for more threads than there are cores."""
+    cores = machine.cpu.effective_cores
+    for scenario in scenarios if not request.threads else ():
+        most = scenario.limits.threads or math.inf
+        if beyond := [n for n in scenario.threads if n != "all" and cores < n <= most]:
+            asked = ", ".join(map(str, beyond))
+            usable = units.counted(cores, "core")
+            text = f"{scenario.id} asks for {asked} threads but only {usable} can be used"
+            remedy = f"it runs on {cores}; --threads {beyond[0]} runs more threads than cores"
+            yield Warning("fewer_threads", text, remedy)

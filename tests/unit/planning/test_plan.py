@@ -13,7 +13,7 @@ from plans import FIXTURES, SHIPPED, plan
 from workbench import catalog
 from workbench.contract import Case, Variant
 from workbench.planning.announcing import planned
-from workbench.planning.cases import fill_cases
+from workbench.planning.cases import fewer_threads, fill_cases
 from workbench.planning.request import Request
 from workbench.planning.rows import parse_settings, resolve
 from workbench.planning.scenario import Limits
@@ -146,6 +146,21 @@ def test_thread_counts_never_exceed_the_effective_cores() -> None:
     assert {case.threads for case in row.cases} == {2}
     (row,) = plan(Request(scenarios=("prototyping",)))
     assert {case.threads for case in row.cases} == {1, 8}
+
+
+def test_a_scenario_with_more_threads_than_cores_says_what_it_runs_on() -> None:
+    row = SHIPPED["prototyping"]
+    rows = [msgspec.structs.replace(row, threads=n) for n in ((64, 2), (8, "all"))]
+    (warning,) = fewer_threads(rows, Request(), machine())
+    assert warning.message == "prototyping asks for 64 threads but only 8 cores can be used"
+    assert "--threads 64" in warning.remedy
+    assert not list(fewer_threads(rows, Request(threads=(64,)), machine()))
+    alone = machine()
+    alone = msgspec.structs.replace(
+        alone, cpu=msgspec.structs.replace(alone.cpu, effective_cores=1)
+    )
+    (warning,) = fewer_threads([SHIPPED["realtime"]], Request(), alone)
+    assert warning.message == "realtime asks for 2 threads but only 1 core can be used"
 
 
 def test_modes_are_filtered_and_the_usual_way_is_called_plain() -> None:
