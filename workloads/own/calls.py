@@ -11,12 +11,14 @@ import gc
 import inspect
 import re
 import signal
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 from workbench.worker.libraries import torch
@@ -118,7 +120,7 @@ class Run:
     modules: list[Called] = field(default_factory=list)  # in the order of their first calls
     seconds: float = 0.0  # until it ended or was cut, without the time for watching it
     cut: bool = False  # time was up
-    notes: list[str] = field(default_factory=list)  # how it ended, what it left
+    notes: list[str] = field(default_factory=list)  # how it called, how it ended, what it left
     paths: list[str] = field(default_factory=list)  # folders that it added to `sys.path`
     threads: int | None = None  # number that it set for torch
     dtype: str | None = None  # the default type that it set for torch: "float64"
@@ -207,6 +209,14 @@ class Run:
         if hasattr(self._thread, "tape"):
             self._thread.tape.stop()
 
+    def _note_caller(self, frame: FrameType) -> None:
+        """Note a module of which the program calls `forward`, since only its parts are seen."""
+        caller = frame.f_locals.get("self") if frame.f_code.co_name == "forward" else None
+        if isinstance(caller, torch.nn.Module):
+            what = f"the script calls {type(caller).__name__}.forward"
+            note = f"{what}, so only its parts are seen: call the module itself"
+            self.notes = list(dict.fromkeys([*self.notes, note]))
+
     def _stop(self, *_: object) -> None:
         if not self.cut:  # a call that compiles may be cut before the first step of an optimizer
             kind = torch.optim.Optimizer
@@ -228,6 +238,7 @@ class Run:
         try:
             called = self._record(unwrapped(without_parallel(unwrapped(module))))
             called.calls += 1
+            self._note_caller(sys._getframe(2))
             tape, fed = self._tape_for(module), getattr(self._thread, "fed", None)
             if tape is not None:
                 tape.activate(on=False)

@@ -43,6 +43,7 @@ REQUESTS: dict[str, tuple[str, list[str], float, list[str]]] = {
     "lacks": ("scripts/lacks.py", [], 60.0, []),
     "on_cuda": ("scripts/lacks.py", ["cuda"], 60.0, []),
     "torchrun": ("scripts/lacks.py", ["torchrun"], 60.0, []),
+    "direct": ("scripts/direct.py", [], 60.0, []),
     "mapped": ("scripts/mapped.py", [], 60.0, [""]),
     "compiles": ("scripts/compiles.py", [], 0.2, []),
     "slow_start": ("scripts/lacks.py", ["sleep"], 0.2, []),
@@ -320,6 +321,13 @@ def test_what_cannot_be_pickled_or_copied_is_named_with_the_reason(outcomes: Out
     assert not Path(chosen["Locked"]["folder"], script.PICKLE).exists()
     message = "the inputs of Guarded cannot be copied"
     assert chosen["Guarded"] == {"error": "unsupported", "message": message, "hint": None}
+
+
+def test_a_module_of_which_only_forward_is_called_is_noted(outcomes: Outcomes) -> None:
+    found = outcomes.found["direct"]
+    assert found["modules"].keys() == {"Linear"}
+    (note,) = found["notes"]
+    assert note.startswith("the script calls Net.forward, so only its parts are seen")
 
 
 def test_a_module_that_only_vmap_calls_is_refused(outcomes: Outcomes) -> None:
