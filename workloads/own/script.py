@@ -37,7 +37,11 @@ TORCHRUN_MARKS = ("'LOCAL_RANK'", "'RANK'", "'WORLD_SIZE'", "variable RANK expec
 TORCHRUN = "RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 MASTER_ADDR=localhost MASTER_PORT=29500"
 REMEDIES = (
     (NO_CUDA_MARKS, "let it use the CPU, by an option after -- (--device cpu) or in its code"),
+    (["have NCCL built in"], "let it use the backend gloo, which needs no GPU"),
+    (["raised EOFError: EOF when reading"], "its standard input is empty: let it take arguments"),
+    (["no known parent package"], "name a script outside the package that imports this one"),
     (TORCHRUN_MARKS, f"torchrun sets it: put {TORCHRUN} before workbench"),
+    (["'get_ipython' is", "'display' is"], "it was a notebook: remove what only IPython can run"),
 )
 WITH_LOSS = "name a builder, package.module:build, with loss(output, batch) next to it"
 PICKLE, PATHS, DATA = "module.pt", "paths.json", "data.pickle"  # files in `Code.folder`
@@ -103,7 +107,7 @@ def run(code: Code) -> Run:
     others = set(children.offspring(os.getpid()))
     flush_at_exit()
     with ran.watched(code.seconds):
-        failure = _failure(script, [name, *code.arguments])
+        failure = _failure(script, [name, *code.arguments], code.directory)
         _join(alive)
     ran.paths += _absolute([each for each in sys.path if each not in path], code.directory)
     sys.path[:] = [*path, *ran.paths]  # at the end, where they hide no other module
@@ -332,7 +336,7 @@ def _join(others: Sequence[threading.Thread]) -> None:
             thread.join()
 
 
-def _failure(script: Path, argv: list[str]) -> WorkloadError | None:
+def _failure(script: Path, argv: list[str], folder: str) -> WorkloadError | None:
     """Run the script as the main program; returns what went wrong, if anything did, in words such
     as "raised KeyError: 'x' (train.py:3)": its own exception would keep the script's objects."""
     own = os.getpid()
@@ -355,7 +359,7 @@ def _failure(script: Path, argv: list[str]) -> WorkloadError | None:
         return _failed(f"{text}{_last_words()}", "pass its arguments after --")
     except ModuleNotFoundError as error:
         log_error()
-        hint = "--python names the environment that has it"
+        hint = _place_of(error.name, folder)
         return WorkloadError(_raised(error), code="missing_package", hint=hint)
     except TimeUp:
         raise
@@ -369,6 +373,15 @@ def _failure(script: Path, argv: list[str]) -> WorkloadError | None:
             os._exit(0)
         sys.argv, sys.modules["__main__"] = kept
     return None
+
+
+def _place_of(name: str | None, folder: str) -> str:
+    """The remedy for a module that is missing: it may be where `python -m` would find it."""
+    files = f"{name}.py", f"{name}/*.py", f"{name}/*/*.py"
+    for place in (".", "src"):
+        if any(any(Path(folder, place).glob(file)) for file in files):
+            return f"put PYTHONPATH={place} before workbench: it is there"
+    return "--python names the environment that has it"
 
 
 def _raised(error: BaseException) -> str:

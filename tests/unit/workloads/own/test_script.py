@@ -43,6 +43,10 @@ REQUESTS: dict[str, tuple[str, list[str], float, list[str]]] = {
     "lacks": ("scripts/lacks.py", [], 60.0, []),
     "on_cuda": ("scripts/lacks.py", ["cuda"], 60.0, []),
     "torchrun": ("scripts/lacks.py", ["torchrun"], 60.0, []),
+    "notebook": ("scripts/lacks.py", ["notebook"], 60.0, []),
+    "folder": ("scripts/lacks.py", ["folder"], 60.0, []),
+    "asks": ("scripts/asks.py", [], 60.0, []),
+    "inside": ("scripts/inside.py", [], 60.0, []),
     "direct": ("scripts/direct.py", [], 60.0, []),
     "mapped": ("scripts/mapped.py", [], 60.0, [""]),
     "compiles": ("scripts/compiles.py", [], 0.2, []),
@@ -182,7 +186,7 @@ def test_what_was_seen_before_the_end_counts(outcomes: Outcomes) -> None:
             "lacks",
             "missing_package",
             "scripts/lacks.py raised ModuleNotFoundError: No module named 'not_there'"
-            " (lacks.py:16) before it called a module",
+            " (lacks.py:21) before it called a module",
             "--python names the environment that has it",
         ),
         (
@@ -201,10 +205,38 @@ def test_what_was_seen_before_the_end_counts(outcomes: Outcomes) -> None:
             " MASTER_PORT=29500 before workbench",
         ),
         (
+            "notebook",
+            "user_code",
+            "scripts/lacks.py raised NameError: name 'get_ipython' is not defined (lacks.py:14)"
+            " before it called a module",
+            "it was a notebook: remove what only IPython can run",
+        ),
+        (
+            "folder",
+            "missing_package",
+            "scripts/lacks.py raised ModuleNotFoundError: No module named 'small_net'"
+            " (lacks.py:17) before it called a module",
+            "put PYTHONPATH=. before workbench: it is there",
+        ),
+        (
             "none",
             "bad_input",
             "scripts/none.py called no torch module in its own process",
             "name a function that returns one (--torch), or that does the work (--function)",
+        ),
+        (
+            "asks",
+            "user_code",
+            "scripts/asks.py raised EOFError: EOF when reading a line (asks.py:5)"
+            " before it called a module",
+            "its standard input is empty: let it take arguments",
+        ),
+        (
+            "inside",
+            "user_code",
+            "scripts/inside.py raised ImportError: attempted relative import with no known parent"
+            " package (inside.py:3) before it called a module",
+            "name a script outside the package that imports this one",
         ),
         (
             "slow_start",

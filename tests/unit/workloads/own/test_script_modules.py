@@ -67,6 +67,7 @@ def test_sizes_are_numbers_while_a_module_is_traced() -> None:
     [
         ("RuntimeError: Cannot access accelerator device when none is available.", "use the CPU"),
         ("AttributeError: module 'torch._C' has no attribute '_cuda_setDevice'", "use the CPU"),
+        ("RuntimeError: Distributed package doesn't have NCCL built in", "gloo"),
         ("ValueError: environment variable RANK expected, but not set", "torchrun sets it"),
     ],
 )
