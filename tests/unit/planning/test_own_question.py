@@ -182,9 +182,18 @@ def test_what_code_can_be_asked_to_use_is_let_through() -> None:
 WRONG = [
     (OwnQuestion("torch", ""), "--torch takes package.module:build, script.py, or model.pt2"),
     (OwnQuestion("torch", "model"), "not 'model'"),
-    (OwnQuestion("torch", "model.onnx"), "not 'model.onnx'"),
+    (
+        OwnQuestion("torch", "model.onnx"),
+        "takes no ONNX file, but `workbench model model.onnx` does",
+    ),
+    (OwnQuestion("torch", "a.ipynb"), "; `jupyter nbconvert --to script a.ipynb` makes a script"),
     (OwnQuestion("torch", "a:"), "not 'a:'"),
-    (OwnQuestion("torch", "a/b.py:c"), "not 'a/b.py:c'"),
+    (
+        OwnQuestion("torch", "a/b.py:c"),
+        "--torch takes a.b:c, without .py, or a/b.py::c, which runs it",
+    ),
+    (OwnQuestion("torch", "/a/b.py:c"), "--torch takes /a/b.py::c, which runs it"),
+    (OwnQuestion("function", "./a/b.py:c"), "--function takes a.b:c, without .py"),
     (OwnQuestion("function", "/a/b.py:c"), "--function takes package.module:work"),
     (OwnQuestion("torch", "a.:b"), "not 'a.:b'"),
     (OwnQuestion("torch", "a::b"), "not 'a::b'"),
