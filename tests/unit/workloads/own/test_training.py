@@ -309,6 +309,22 @@ def test_a_script_whose_optimizer_needs_a_closure_is_trained_with_another(tmp_pa
     assert type(TrainingParts(one).optimiser(one.module)) is torch.optim.AdamW
 
 
+class Keeping(nn.Linear):
+    """Its state keeps the graph of the step before, unless the script renews it."""
+
+    state: Any = 0.0
+
+    def forward(self, values: Any) -> Any:
+        self.state = super().forward(values) + self.state
+        return self.state
+
+
+def test_a_state_that_only_the_script_renews_has_a_remedy(tmp_path: Path) -> None:
+    one = Stub(Keeping(3, 2), torch.ones(BATCH, 3), loss=lambda output: output.square().mean())
+    with fails_with("user_code", "through the graph a second time", hint="detach()"):
+        examined(one, tmp_path)
+
+
 @pytest.mark.parametrize(("wanted", "is_cut"), [("", True), ("ReLU", False)])
 def test_a_training_whose_steps_are_known_is_cut_halfway(wanted: str, is_cut: bool) -> None:
     net, ran = nn.Linear(3, 2), Run(wanted)
