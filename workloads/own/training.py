@@ -212,7 +212,7 @@ def _misfit(task: Training) -> str:
     def sizes(example: Any) -> list[Any]:
         return [tensor.shape for tensor in example.tensors().values()]
 
-    feed = task.parts.feed
+    feed: Any = task.parts.feed
     try:
         seen = list(islice(task.batches, 1 if feed.is_whole else SEEN))
         own = sizes(feed.example)
