@@ -38,7 +38,7 @@ from ..records.code import CodeAdvice, CodeFacts, SavedCode
 from ..records.reason import Reason
 from ..records.verdict import Crossover
 from ..report.candidate import Row
-from ..worker.code import COMMAND, FUNCTION, OWN, TORCH, Code
+from ..worker.code import COMMAND, FUNCTION, OWN, TORCH, Code, placeholders
 from ..worker.session_options import ONNX_BACKENDS
 from .context import RunContext
 from .own_examination import BACKENDS, Examination
@@ -119,6 +119,8 @@ class OwnCode:
         except WorkerFailed as failure:
             return [self._refused(failure.reason)]
         facts = self._checked(found)
+        if gpus and (note := self._without_device(facts)):
+            facts = msgspec.structs.replace(facts, notes=[*facts.notes, note])
         context.record(ev.CodeExamined, facts=facts)
         space = Space(facts, context.machine.cpu, self._threads, gpus, self.request)
         return self._planned(space, load_s)
@@ -147,6 +149,15 @@ class OwnCode:
             raise UsageError(f"no candidate is left with these filters{said}")
         self._last = rows[-1].scenario.id
         return rows
+
+    def _without_device(self, facts: CodeFacts) -> str:
+        """A note about code that cannot be given a GPU of this machine."""
+        kind = self._question.kind
+        if kind == FUNCTION and not facts.takes_device and facts.needs_gpu is None:
+            return "it has no parameter `device`, so it races on the CPU alone"
+        if kind == COMMAND and "device" not in placeholders(self._question.target):
+            return "it has no {device}, so it computes where it wants, and counts as CPU"
+        return ""
 
     def _checked(self, facts: CodeFacts) -> CodeFacts:
         """The facts, with a note if the code may ignore --batch; UsageError if it certainly has no

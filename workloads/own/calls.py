@@ -54,11 +54,12 @@ class Called:
     loss: Any = None  # a FollowedLoss, and the tensors that it took besides the output
     given: Any = None
     no_loss: str = ""  # why it has none
-    fed: Fed | None = None  # the latest batch of a DataLoader before the call of the example
+    fed: Sequence[Fed] = ()  # the latest batches of DataLoaders before the call of the example
+    caller: str = ""  # latest method of a larger module that called it: "Agent.act"
     _circumstances: Counter[str] = field(default_factory=Counter)  # calls, as "in training mode"
     _kept: str = ""  # shapes of the example
     _latest: str = ""  # shapes of the latest call
-    _awaiting: tuple[Example, str, Fed | None] | None = None  # a call until it has a loss
+    _awaiting: tuple[Example, str, Sequence[Fed]] | None = None  # a call until it has a loss
 
     @property
     def shapes(self) -> list[str]:
@@ -75,8 +76,16 @@ class Called:
         counts = self._circumstances.items()
         return [f"{self.name} was {how} in {n} of {self.calls} calls" for how, n in counts]
 
+    @property
+    def part(self) -> list[str]:
+        """A note if the script calls a method of a larger module, of which only this is seen."""
+        is_forward = self.caller.endswith(".forward")
+        how = "call the module itself" if is_forward else "name a builder to race all of it"
+        larger = f"the script calls {self.caller}, of which only {self.name} races"
+        return [f"{larger}: {how}"] if self.caller else []
+
     def begin(
-        self, example: Example, called: Any, fed: Fed | None = None, *, follows: bool = False
+        self, example: Example, called: Any, fed: Sequence[Fed] = (), *, follows: bool = False
     ) -> None:
         """Count a call, and copy its inputs before it can change them.  Calls inside torch.func are
         skipped, since its tensors mean nothing outside."""
@@ -126,6 +135,11 @@ class Run:
     dtype: str | None = None  # the default type that it set for torch: "float64"
     lingers: bool = False  # its threads still run
     optimizers: list[Any] = field(default_factory=list)  # those that made a step, or exist if cut
+    failure: Any = None  # the WorkloadError that says how it failed
+    backwards: int = 0  # backward passes
+    updates: int = 0  # steps of optimizers
+    # Whether a module is larger than one that its method calls, by the names of this and of that.
+    _callers: dict[tuple[str, str], bool] = field(default_factory=dict)
     _thread: threading.local = field(default_factory=threading.local)
 
     @contextmanager
@@ -150,6 +164,7 @@ class Run:
                 self._thread.tape.judge(args[0])
             backward(*args, **kwargs)
             if not torch.compiler.is_compiling():
+                self.backwards += 1
                 ended = time.perf_counter()
                 self._note_gradients()  # before the next step clears them
                 self.seconds -= time.perf_counter() - ended
@@ -167,8 +182,7 @@ class Run:
         hook = register_optimizer_step_pre_hook(self._note_step)
         torch.nn.Module.__call__, torch.autograd.backward = call, back
         began = time.perf_counter()
-        note_fed = functools.partial(setattr, self._thread, "fed")
-        watching = noted(note_fed) if self.follows else nullcontext()
+        watching = noted(self._note_fed) if self.follows else nullcontext()
         try:
             with suppress(TimeUp), watching:
                 signal.setitimer(signal.ITIMER_REAL, seconds / 2, AGAIN_S)
@@ -195,6 +209,16 @@ class Run:
                 return each
         return None
 
+    @property
+    def passes(self) -> list[str]:
+        """A note if it makes more backward passes than optimizer steps: it accumulates gradients,
+        or trains two modules against each other."""
+        if not self.optimizers or self.backwards < 1.2 * self.updates + 1:
+            return []
+        each = f"{self.backwards / self.updates:.2g}" if self.updates else f"over {self.backwards}"
+        made = f"the script makes {each} backward passes per optimizer step"
+        return [f"{made}; a raced step makes one"]
+
     def _note_gradients(self) -> None:
         for each in self.modules:
             weights = () if each.has_gradients else each.module.parameters()
@@ -202,20 +226,34 @@ class Run:
 
     def _note_step(self, optimizer: Any, *_: object) -> None:
         self._stop_following()
+        self.updates += 1
         if optimizer not in self.optimizers:  # they compare by identity
             self.optimizers.append(optimizer)
+
+    @property
+    def _fed(self) -> list[Fed]:
+        return getattr(self._thread, "fed", [])
+
+    def _note_fed(self, fed: Fed) -> None:
+        """Keep the batch and the one before, since Accelerate reads one in advance."""
+        self._thread.fed = [fed, *self._fed[:1]]
 
     def _stop_following(self) -> None:
         if hasattr(self._thread, "tape"):
             self._thread.tape.stop()
 
-    def _note_caller(self, frame: FrameType) -> None:
-        """Note a module of which the program calls `forward`, since only its parts are seen."""
-        caller = frame.f_locals.get("self") if frame.f_code.co_name == "forward" else None
-        if isinstance(caller, torch.nn.Module):
-            what = f"the script calls {type(caller).__name__}.forward"
-            note = f"{what}, so only its parts are seen: call the module itself"
-            self.notes = list(dict.fromkeys([*self.notes, note]))
+    def _note_caller(self, frame: FrameType, called: Called) -> None:
+        """Note a larger module of which the program calls a method: only its parts are seen."""
+        is_method = frame.f_code.co_varnames[:1] == ("self",)
+        caller, method = frame.f_locals.get("self") if is_method else None, frame.f_code.co_name
+        if not isinstance(caller, torch.nn.Module) or caller is called.module:
+            return
+        name = f"{type(caller).__name__}.{method}"
+        if (key := (called.name, name)) not in self._callers:
+            own = {id(weight) for weight in called.module.parameters()}
+            is_larger = any(id(weight) not in own for weight in caller.parameters())
+            self._callers[key] = is_larger or method == "forward"
+        called.caller = name if self._callers[key] else called.caller
 
     def _stop(self, *_: object) -> None:
         if not self.cut:  # a call that compiles may be cut before the first step of an optimizer
@@ -238,8 +276,8 @@ class Run:
         try:
             called = self._record(unwrapped(without_parallel(unwrapped(module))))
             called.calls += 1
-            self._note_caller(sys._getframe(2))
-            tape, fed = self._tape_for(module), getattr(self._thread, "fed", None)
+            self._note_caller(sys._getframe(2), called)
+            tape, fed = self._tape_for(module), self._fed
             if tape is not None:
                 tape.activate(on=False)
             with suppress(Exception):  # inputs that cannot be copied are no fault of the program

@@ -54,11 +54,24 @@ class Feed:
     """Puts the tensors of a batch in the places of those in an example."""
 
     example: Example
-    places: dict[str, str]  # path in a batch, by path in the example
+    # Path in a batch, and whether the script leaves its shape, by path in the example.
+    places: dict[str, tuple[str, bool]]
+    paths: frozenset[str]  # all paths in a batch
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all tensors of the example are those of a batch, in their own shapes."""
+        found = map(self.places.get, self.example.tensors())
+        return all(place is not None and place[1] for place in found)
 
     def __call__(self, batch: Any) -> Example:
         own, found = self.example.tensors(), Example((batch,), {}).tensors()
-        new = {id(own[to]): _like(found[path], own[to]) for to, path in self.places.items()}
+        if found.keys() != self.paths:
+            raise ValueError(f"a batch with {len(found)} tensors, not {len(self.paths)}")
+        new = {
+            id(own[to]): _like(found[path], own[to], is_shaped=is_shaped)
+            for to, (path, is_shaped) in self.places.items()
+        }
         return self.example.mapped(lambda tensor: new.get(id(tensor), tensor))
 
 
@@ -67,17 +80,18 @@ def feed_of(batch: Any, inputs: Example, example: Example) -> Feed:
     ValueError if the example does not come from the batch."""
     found = Example((batch,), {}).tensors()
     places = {
-        to: path
+        to: (path, tensor.shape == own.shape)
         for to, own in example.tensors().items()
         for path, tensor in reversed(found.items())  # the first one counts
         if tensor.numel() == own.numel() and torch.equal(_like(tensor, own), own)
     }
     if not inputs.tensors().keys() & places:
         raise ValueError("another batch, or one that has changed on its way")
-    return Feed(example, places)
+    return Feed(example, places, frozenset(found))
 
 
-def _like(tensor: Any, own: Any) -> Any:
-    """The tensor with the type of `own` and the same axes but for the first."""
-    shaped = tensor.reshape(-1, *own.shape[1:]) if own.dim() else tensor
+def _like(tensor: Any, own: Any, *, is_shaped: bool = False) -> Any:
+    """The tensor with the type of `own` and, unless it `is_shaped`, the same axes but for the
+    first."""
+    shaped = tensor if is_shaped or not own.dim() else tensor.reshape(-1, *own.shape[1:])
     return shaped.to(own.dtype)

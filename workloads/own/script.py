@@ -44,8 +44,12 @@ REMEDIES = (
     (["'get_ipython' is", "'display' is"], "it was a notebook: remove what only IPython can run"),
 )
 WITH_LOSS = "name a builder, package.module:build, with loss(output, batch) next to it"
+WITH_STEP = (
+    "name a builder of a module whose `forward(self, batch)` returns its `training_step(batch, 0)`"
+)
 PICKLE, PATHS, DATA = "module.pt", "paths.json", "data.pickle"  # files in `Code.folder`
 MOST_DATA = 1 << 30  # bytes
+LARGER = 2.0  # times the time of the chosen module, from which another one has a note
 
 
 def opened(code: Code) -> tuple[Any, Example, SimpleNamespace]:
@@ -59,8 +63,8 @@ def opened(code: Code) -> tuple[Any, Example, SimpleNamespace]:
         return received(code, found["dtype"])
     ran = run(code)
     chosen = choose(ran, name)
-    if code.train and chosen.no_loss and chosen.loss is None:
-        raise unusable(chosen.no_loss, WITH_LOSS)
+    if code.train and chosen.loss is None:
+        raise _without_loss(chosen, ran, code)
     folder.mkdir(parents=True, exist_ok=True)
     modules = [
         {
@@ -82,7 +86,7 @@ def opened(code: Code) -> tuple[Any, Example, SimpleNamespace]:
         "threads": ran.threads,
         "dtype": ran.dtype,
         "trains": ran.trains(chosen),
-        "notes": [*ran.notes, *chosen.notes],
+        "notes": [*ran.notes, *chosen.notes, *chosen.part, *_others(chosen, ran, code)],
         "not_handed_over": why_not,
         "lingers": ran.lingers and why_not is None,
     }
@@ -91,6 +95,39 @@ def opened(code: Code) -> tuple[Any, Example, SimpleNamespace]:
         return _given(chosen, ran, code)
     # A received module lacks what calls left in the original, such as the graph of its gradients.
     return received(code, ran.dtype)
+
+
+def _others(chosen: Called, ran: Run, code: Code) -> list[str]:
+    """Notes about what the script does besides calls and steps of the chosen module."""
+    file, _, name = code.target.partition("::")
+    found = ran.passes if code.train else []
+    weighty = [each for each in ran.modules if each.module.state_dict()]
+    most = max(weighty, key=lambda each: each.seconds, default=chosen)
+    if not name and most.seconds > LARGER * chosen.seconds > 0:
+        ratio = most.seconds / chosen.seconds
+        longer = f"{most.name} takes {ratio:.2g}x as long in the script as {chosen.name}"
+        how = " without --train" if code.train and not ran.trains(most) else ""
+        found.append(f"{longer}; {file}::{most.name} races it{how}")
+    return found
+
+
+def _without_loss(chosen: Called, ran: Run, code: Code) -> WorkloadError:
+    """The reason why there is no training step to race, and the remedy."""
+    if not (chosen.no_loss or chosen.has_gradients):
+        early = f"before it trained {chosen.name}"
+        if ran.failure is not None:
+            text = f"the script {ran.failure} {early}"
+            return WorkloadError(text, code=ran.failure.code, hint=ran.failure.hint)
+        if ran.cut:
+            hint = "raise --budget, or let it train sooner, by options after --"
+            return unusable(f"the script was cut after {ran.limit_s:.3g} s, {early}", hint)
+    others = [each.name for each in ran.modules if each.loss is not None]
+    hint = WITH_STEP if chosen.caller.endswith(".training_step") else WITH_LOSS
+    if others:
+        hint = f"race {code.target.partition('::')[0]}::{others[0]}, or {hint}"
+    text = f"--train saw no loss that comes from {chosen.name} alone"
+    text = text if ran.trains(chosen) else f"the script does not train {chosen.name}"
+    return unusable(chosen.no_loss or text, hint)
 
 
 def run(code: Code) -> Run:
@@ -130,9 +167,10 @@ def run(code: Code) -> Run:
         if ran.cut:
             hint = "raise --budget: a script gets a third of it"
             raise unusable(f"{name} called no torch module within {code.seconds:.3g} s", hint)
-        hint = "name a function that returns one (--torch), or that does the work (--function)"
+        hint = "name a function (--torch or --function), or race the whole script (--command)"
         raise unusable(f"{name} called no torch module in its own process", hint)
     if failure:
+        ran.failure = failure
         ran.notes.append(f"the script {failure}")
     if ran.cut:
         ran.notes.append(f"the script was cut after {ran.limit_s:.3g} s")
@@ -221,9 +259,9 @@ def _given(chosen: Called, ran: Run, code: Code) -> tuple[Any, Any, SimpleNamesp
         if chosen.loss is not None and not chosen.loss.is_returned:
             parts.loss = chosen.loss
             example = Example((*example.args, chosen.given), example.kwargs)
-        with suppress(Exception):  # its inputs are no batch of a DataLoader, or of a special one
-            fed: Any = chosen.fed
-            parts.feed, parts.loader = feed_of(fed.batch, inputs, example), fed.loader
+        for fed in reversed(chosen.fed):
+            with suppress(Exception):  # its inputs are not this batch, or one of a special loader
+                parts.feed, parts.loader = feed_of(fed.batch, inputs, example), fed.loader
         if (own := ran.optimizer_of(chosen)) is not None:
             parts.optimizer = made = copy.copy(own)  # without weights and state
             made.state, made.param_groups = {}, [{"params": []} for _ in own.param_groups]
@@ -242,16 +280,23 @@ def hand_over(chosen: Called, ran: Run, code: Code) -> str | None:
     try:
         handed, pickler = _given(chosen, ran, code), cloudpickle(code)
         loader = vars(handed[2]).pop("loader", None)
+        try:
+            with (folder / DATA).open("wb") as file:
+                pickler.dump(loader, _Limited(file))
+        except Exception as error:  # it holds what cannot be pickled
+            (folder / DATA).unlink()
+            handed[2].misfit = f"its DataLoader cannot be handed over ({first_line(error)})"
         torch.save(handed, folder / PICKLE, pickle_module=pickler, pickle_protocol=5)
     except Exception as error:
         (folder / PICKLE).unlink(missing_ok=True)
         return f"{chosen.name} cannot be handed to another process: {first_line(error)}"
-    try:
-        with (folder / DATA).open("wb") as file:
-            pickler.dump(loader, _Limited(file))
-    except Exception:  # too large, or it holds what cannot be pickled
-        (folder / DATA).unlink()
     return None
+
+
+def without_data(code: Code, parts: Any) -> None:
+    """Leave the DataLoader out of this race."""
+    (Path(code.folder) / DATA).unlink(missing_ok=True)
+    vars(parts).pop("loader", None)
 
 
 class _Limited:
@@ -263,7 +308,7 @@ class _Limited:
     def write(self, data: Any) -> None:
         self._left -= memoryview(data).nbytes
         if self._left < 0:
-            raise OSError("its data are too large")
+            raise OSError("its data are over 1 GiB")
         self._file.write(data)
 
 

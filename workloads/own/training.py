@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from workbench.contract import Accuracy, Case, Setup, WorkloadError, kind_of
@@ -19,6 +20,7 @@ from workbench.worker.libraries import Array, np, torch
 from .._shared.torch_task import synchronize, true_fp32
 from .._shared.training import gradients, untouched
 from .._shared.waiting import FedTraining
+from . import script
 from .reference import Reference, affords_float64, errors
 from .subject import Subject, folder_of, kept, precision_of
 from .target import unusable, user_errors
@@ -31,6 +33,7 @@ REDUCED = 0.05  # tolerance of gradients in a reduced precision
 NO_OPTIMIZER = "so torch.optim.AdamW is used with its usual settings"
 ONE_GROUP = "its optimizer has several groups of weights; here all are in one, with its defaults"
 NO_DATA = "so each step has the same inputs, and no step waits"
+SEEN = 4  # batches of a script's DataLoader, among which one of other sizes is looked for
 
 
 class Training(FedTraining):
@@ -150,14 +153,18 @@ def computed(parts: TrainingParts, batch: Any, seed: int) -> tuple[bool, Referen
     return frozen, Reference(["loss", "gradients"], exact, floors, source, REDUCED)
 
 
-def examine(code: Code, subject: Subject) -> dict[str, Any]:
-    """Facts about a training before it is timed.
+def examine(code: Code, subject: Subject, misfit: str = "") -> dict[str, Any]:
+    """Facts about a training before it is timed; `misfit` says why a script's DataLoader is unused.
 
     Returns fields of CodeFacts, of which `batch` is None without data; `inputs` is an Example.
     WorkloadError "bad_input" if there is no loss to minimise.
     """
     task = Training(Case(OWN, code.home, "torch", "fp32"), Setup(), code, subject)
     parts, impossible = task.parts, {}
+    if parts.feed is not None and (misfit := _misfit(task)):
+        task.close()
+        script.without_data(code, subject.namespace)
+        return examine(code, subject, misfit)
     task.step()  # the first allocates
     step_s = time_sample(task, 1).host_s
     task.close()
@@ -172,13 +179,17 @@ def examine(code: Code, subject: Subject) -> dict[str, Any]:
     lacks = "--train sees no {}" if code.is_script else "it defines no {}"
     own = next(subject.found("optimizer"), None)
     if parts.optimizer is None:
-        found = f"its optimizer is a {type(own).__name__}, neither a function nor one of torch's"
+        kind = type(own).__name__
+        found = f"its optimizer is a {kind}, neither a function nor one of torch's"
+        if isinstance(own, torch.optim.Optimizer):
+            found = f"its optimizer {kind} needs a closure for each step"
         notes.append(f"{lacks.format('optimizer') if own is None else found}, {NO_OPTIMIZER}")
     if len(getattr(own, "param_groups", ())) > 1:
         notes.append(ONE_GROUP)
     if parts.data is None:
         what = "DataLoader that feeds it directly" if code.is_script else "dataset or loader"
-        notes.append(f"{lacks.format(what)}, {NO_DATA}")
+        misfit = misfit or getattr(subject.namespace, "misfit", "") or lacks.format(what)
+        notes.append(f"{misfit}, {NO_DATA}")
     if subject.part("check") is not None:
         notes.append("its check(output) is for inference and does not count here")
     sample = parts.sample(None, code.seed)
@@ -193,6 +204,22 @@ def examine(code: Code, subject: Subject) -> dict[str, Any]:
         "step_s": step_s,
         "impossible": impossible,
     }
+
+
+def _misfit(task: Training) -> str:
+    """The reason why other batches do not fit what a script made from one, such as a mask."""
+
+    def sizes(example: Any) -> list[Any]:
+        return [tensor.shape for tensor in example.tensors().values()]
+
+    feed: Any = task.parts.feed
+    try:
+        seen = list(islice(task.batches, 1 if feed.is_whole else SEEN))
+        own = sizes(feed.example)
+        task.update(next((each for each in seen if sizes(each) != own), seen[0]))
+    except Exception as error:
+        return f"other batches of its DataLoader do not fit ({first_line(error)})"
+    return ""
 
 
 def training_mode(module: Any) -> Any:

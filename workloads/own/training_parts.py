@@ -190,6 +190,9 @@ class TrainingParts:
             closure = parameters_of(made.step).get("closure")
         kind = type(made)
         if closure is not None and closure.default is inspect.Parameter.empty:
+            if self.subject.code.is_script:
+                self.optimizer = None
+                return self.optimiser(module, fused=fused)
             hint = "use one that steps without a closure, such as SGD or AdamW"
             raise unusable(f"its optimizer {kind.__name__} needs a closure for each step", hint)
         if not fused:

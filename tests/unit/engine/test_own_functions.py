@@ -33,6 +33,21 @@ class Sized(SimulatedOwn):
 
 
 @pytest.mark.parametrize(
+    ("own", "facts", "noted"),
+    [
+        (OwnQuestion("function", "m:work"), {}, "no parameter `device`, so it races on the CPU"),
+        (OwnQuestion("function", "m:work"), {"takes_device": True}, ""),
+        (OwnQuestion("command", "./job"), {"kind": "command"}, "no {device}, so it computes where"),
+        (OwnQuestion("command", "./job {device}", over=("device=cpu,cuda",)), {}, ""),
+    ],
+)
+def test_code_that_cannot_be_given_a_gpu_has_a_note_where_there_is_one(own, facts, noted) -> None:
+    notes = Report.of(raced(Sized, own=own, facts=facts, gpu=True)).code.facts.notes
+    assert (noted in "".join(notes)) if noted else not notes
+    assert not Report.of(raced(Sized, own=own, facts=facts, devices=("cpu",))).code.facts.notes
+
+
+@pytest.mark.parametrize(
     ("threads", "raced_with"), [((), [2, 1]), ((1, 3, 1), [3, 1])], ids=["default", "asked"]
 )
 def test_threads_are_all_half_and_one_or_those_asked_for(threads, raced_with) -> None:

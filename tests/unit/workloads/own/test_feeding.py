@@ -9,12 +9,15 @@ import torch
 from own_training import Numbers, code_in
 from torch import nn
 from torch.nn import functional
-from torch.utils.data import DataLoader
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader, Dataset
 
 from workloads.own import script, training
 from workloads.own.calls import Run
+from workloads.own.feeding import feed_of
 from workloads.own.subject import Subject
 from workloads.own.training_parts import TrainingParts
+from workloads.own.tree import Example
 
 
 class Named(nn.Module):
@@ -81,6 +84,22 @@ def test_batches_of_a_script_are_those_of_its_loader_in_any_size(
     assert parts.loss_on(one.copy(), first).isfinite()
 
 
+def read_ahead(loader: Any) -> Any:
+    """The batches of a loader, each after the next one was read, as by Accelerate."""
+    batches = iter(loader)
+    batch = next(batches)
+    for following in batches:
+        yield batch
+        batch = following
+    yield batch
+
+
+def test_a_batch_that_is_read_in_advance_does_not_hide_the_one_before(tmp_path: Path) -> None:
+    loader = DataLoader(Numbers(), 2)
+    one = handed(tmp_path, nn.Linear(3, 2), read_ahead(loader), by_position)
+    assert training.examine(one.code, one)["data"] == "dataset"
+
+
 def turned(net: Any, batch: Any) -> Any:
     return net(batch[0] * 2).sum()
 
@@ -97,4 +116,74 @@ def test_data_that_no_worker_should_read_are_left_out(
 ) -> None:
     monkeypatch.setattr(script, "MOST_DATA", 100)
     one = handed(tmp_path, nn.Linear(3, 2), DataLoader(Numbers(), 4), by_position)
-    assert training.examine(one.code, one)["data"] is None
+    facts = training.examine(one.code, one)
+    assert facts["data"] is None
+    assert any("cannot be handed over (OSError: its data are" in note for note in facts["notes"])
+
+
+class Texts(Dataset[Any]):
+    """Sequences (time, 3) of five lengths."""
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        return torch.ones(3 + index % 5, 3), index % 2
+
+
+def padded(rows: Any) -> Any:
+    values, labels = zip(*rows, strict=True)
+    return pad_sequence(values, batch_first=True), torch.tensor(labels)
+
+
+class Mean(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(3, 2)
+
+    def forward(self, values: Any, mask: Any = None) -> Any:
+        return self.inner(values if mask is None else values * mask[..., None]).mean(1)
+
+
+def masked(net: Any, batch: Any) -> Any:
+    values, target = batch
+    return functional.cross_entropy(net(values, values.any(-1)), target)
+
+
+def against(net: Any, batch: Any) -> Any:
+    values, _ = batch
+    return functional.mse_loss(net(values).sum(1), torch.ones(len(values)))
+
+
+def test_padded_batches_of_any_length_are_given_as_they_are(tmp_path: Path) -> None:
+    loader = DataLoader(Texts(), 2, collate_fn=padded)
+    one = handed(tmp_path, Mean(), loader, by_position)
+    assert training.examine(one.code, one)["data"] == "dataset"
+    parts = TrainingParts(one)
+    shapes = {parts.sample(None, seed).args[0].shape for seed in range(20)}
+    assert len(shapes) > 2 and {(shape[0], shape[2]) for shape in shapes} == {(2, 3)}
+
+
+@pytest.mark.parametrize(("step", "batch"), [(masked, None), (against, 6)])
+def test_batches_that_do_not_fit_what_the_script_makes_are_left_out(
+    step: Any, batch: int | None, tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    one = handed(tmp_path, Mean(), DataLoader(Texts(), 4, collate_fn=padded), step)
+    one.code = replace(one.code, batch=batch)
+    facts = training.examine(one.code, one)
+    assert facts["data"] is None and not (tmp_path / script.DATA).exists()
+    (note,) = (note for note in facts["notes"] if "same inputs" in note)
+    assert note.startswith("other batches of its DataLoader do not fit (RuntimeError: The size of")
+    parts = TrainingParts(one)
+    assert parts.loss_on(one.copy(), parts.sample(batch, 0)).isfinite()
+
+
+def test_a_list_of_another_number_of_images_is_no_batch_of_another_size() -> None:
+    images = [torch.ones(3, 4, 4 + size) for size in range(3)]
+    inputs = Example((images,), {})
+    feed = feed_of(images, inputs, inputs)
+    given = [image + 1 for image in reversed(images)]
+    assert all(map(torch.equal, feed(given).args[0], given))
+    with pytest.raises(ValueError, match="a batch with 4 tensors, not 3"):
+        feed([*given, given[0]])

@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
+from workbench.contract import WorkloadError
 from workloads.own import script
 from workloads.own.calls import Called, Run
 from workloads.own.losses import FollowedLoss
@@ -210,6 +211,100 @@ def test_a_loss_of_more_than_one_output_is_refused_with_the_reason(
     code = replace(code_in(tmp_path), target="train.py")
     with fails_with("bad_input", why, hint="package.module:build"):
         script.opened(code)
+
+
+def opening(ran: Run, folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script, "run", lambda code: ran)
+    script.opened(replace(code_in(folder), target="train.py"))
+
+
+def evaluated(net: Any, **ended: Any) -> Run:
+    """The run of a script that calls a module and does not train it."""
+    ran = Run(follows=True)
+    with ran.watched(60.0):
+        net(torch.ones(1, 5))
+    return replace(ran, limit_s=10.0, **ended)
+
+
+def test_a_script_that_ends_before_it_trains_says_so(monkeypatch: Any, tmp_path: Any) -> None:
+    single = nn.Linear(5, 1)  # its output must not be taken for a loss
+    with fails_with("bad_input", "cut after 10 s, before it trained Linear", hint="--budget"):
+        opening(evaluated(single, cut=True), tmp_path, monkeypatch)
+    failure = WorkloadError("raised KeyError: 'lr'", code="user_code", hint="remedy")
+    with fails_with("user_code", "raised KeyError: 'lr' before it trained", hint="remedy"):
+        opening(evaluated(single, failure=failure), tmp_path, monkeypatch)
+    with fails_with("bad_input", "the script does not train Linear", hint="package.module:build"):
+        opening(evaluated(single), tmp_path, monkeypatch)
+
+
+def test_a_module_without_a_loss_names_one_that_has_one(monkeypatch: Any, tmp_path: Any) -> None:
+    ran, judge, maker = Run(follows=True), nn.Linear(5, 1), nn.Sequential(nn.Linear(2, 5))
+    with ran.watched(60.0):
+        judge(maker(torch.ones(4, 2)).detach()).mean().backward()
+        judge(maker(torch.ones(4, 2))).mean().backward()
+    ran.modules[0].seconds = 1e3
+    assert ran.modules[0].name == "Sequential"
+    with fails_with("bad_input", "of Sequential|from Sequential", hint="race train.py::Linear, or"):
+        opening(ran, tmp_path, monkeypatch)
+
+
+class Whole(nn.Module):
+    """Its step calls one part after the other, as that of Lightning does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder, self.decoder = nn.Linear(5, 2), nn.Sequential(nn.Linear(2, 5))
+
+    def training_step(self, batch: Any) -> Any:
+        return functional.mse_loss(self.decoder(self.encoder(batch)), batch)
+
+    def predict(self, batch: Any) -> Any:
+        return self(batch)
+
+    def forward(self, batch: Any) -> Any:
+        return self.encoder(batch)
+
+
+class Around(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Linear(5, 2)
+
+    def training_step(self, batch: Any) -> Any:
+        return self.net(batch).mean()
+
+
+def test_a_part_of_a_module_is_not_taken_for_the_whole(monkeypatch: Any, tmp_path: Any) -> None:
+    ran = Run(follows=True)
+    with ran.watched(60.0):
+        Whole().training_step(torch.ones(4, 5)).backward()
+        Whole().predict(torch.ones(4, 5))
+        Around().training_step(torch.ones(4, 5)).backward()
+    encoder, decoder, whole, inner = ran.modules
+    start = "the script calls Whole.training_step, of which only"
+    assert encoder.part == [f"{start} Linear races: name a builder to race all of it"]
+    assert decoder.part[0].startswith(start)
+    assert whole.part == inner.part == []
+    encoder.seconds = 1e3
+    with fails_with("bad_input", "not of Linear alone", hint="returns its `training_step(batch, "):
+        opening(ran, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("every", "stop", "noted"),
+    [(4, 8, ["4 backward"]), (1, 8, []), (8, 7, ["over 7 backward"])],
+)
+def test_accumulated_gradients_are_noted(every: int, stop: int, noted: list[str]) -> None:
+    ran, net = Run(), nn.Linear(5, 1)
+    optimizer = torch.optim.SGD(net.parameters())
+    with ran.watched(60.0):
+        for number in range(1, stop + 1):
+            net(torch.ones(4, 5)).sum().backward()
+            if number % every == 0:
+                optimizer.step()
+    ran.optimizers = [optimizer]  # as where it is cut before its first step
+    start = "the script makes "
+    assert [each.partition(" passes")[0] for each in ran.passes] == [start + x for x in noted]
 
 
 def test_the_inputs_of_a_training_are_those_of_its_most_frequent_step() -> None:

@@ -222,7 +222,7 @@ def test_what_was_seen_before_the_end_counts(outcomes: Outcomes) -> None:
             "none",
             "bad_input",
             "scripts/none.py called no torch module in its own process",
-            "name a function that returns one (--torch), or that does the work (--function)",
+            "name a function (--torch or --function), or race the whole script (--command)",
         ),
         (
             "asks",
@@ -358,8 +358,8 @@ def test_what_cannot_be_pickled_or_copied_is_named_with_the_reason(outcomes: Out
 def test_a_module_of_which_only_forward_is_called_is_noted(outcomes: Outcomes) -> None:
     found = outcomes.found["direct"]
     assert found["modules"].keys() == {"Linear"}
-    (note,) = found["notes"]
-    assert note.startswith("the script calls Net.forward, so only its parts are seen")
+    (note,) = found["modules"]["Linear"]["part"]
+    assert note.startswith("the script calls Net.forward, of which only Linear races: call the")
 
 
 def test_a_module_that_only_vmap_calls_is_refused(outcomes: Outcomes) -> None:

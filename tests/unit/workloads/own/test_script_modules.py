@@ -1,10 +1,12 @@
 """The choice among the modules of a script, and the words for how it ended, without running one."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
+from workbench.worker.code import Code
 from workloads.own import script
 from workloads.own.calls import Called, Run, _shapes, circumstances, modal_parts
 from workloads.own.tree import Example
@@ -17,6 +19,21 @@ def test_a_module_with_weights_comes_before_a_slow_metric() -> None:
     assert script.choose(Run(modules=[metric, net])) is net
     assert script.choose(Run(modules=[metric])) is metric
     assert script.choose(Run(modules=[net, metric]), "Metric") is metric
+
+
+def test_a_slower_module_than_the_trained_one_is_named() -> None:
+    inputs = Example((torch.ones(1, 3),), {})
+    teacher = Called("Teacher", torch.nn.Linear(3, 2), seconds=5.0, example=inputs)
+    student = Called("Student", torch.nn.Linear(3, 2), seconds=0.5, example=inputs)
+    student.has_gradients = True
+    ran, code = Run(modules=[teacher, student]), Code("torch", "train.py", "", "")
+    assert script.choose(ran) is student
+    note = "Teacher takes 10x as long in the script as Student; train.py::Teacher races it"
+    assert script._others(student, ran, code) == [note]
+    assert script._others(student, ran, replace(code, train=True)) == [f"{note} without --train"]
+    assert script._others(student, ran, replace(code, target="train.py::Student")) == []
+    student.seconds = 3.0
+    assert script._others(student, ran, code) == []
 
 
 class Drops(torch.nn.Module):

@@ -290,6 +290,41 @@ def test_a_script_hands_over_its_loss_its_optimizer_and_a_target(tmp_path: Path)
     assert not kept.state and not any(group["params"] for group in kept.param_groups)
 
 
+def test_a_script_whose_optimizer_needs_a_closure_is_trained_with_another(tmp_path: Path) -> None:
+    net, ran = nn.Linear(3, 2), Run(follows=True)
+    optimizer = torch.optim.LBFGS(net.parameters())
+
+    def closure() -> Any:
+        loss = net(torch.ones(3, 3)).square().sum()
+        loss.backward()
+        return loss
+
+    with ran.watched(60.0):
+        optimizer.step(closure)
+    code = replace(code_in(tmp_path), target="train.py")
+    assert script.hand_over(script.choose(ran), ran, code) is None
+    one = Subject(code, *script.received(code))
+    notes = training.examine(code, one)["notes"]
+    assert f"its optimizer LBFGS needs a closure for each step, {training.NO_OPTIMIZER}" in notes
+    assert type(TrainingParts(one).optimiser(one.module)) is torch.optim.AdamW
+
+
+class Keeping(nn.Linear):
+    """Its state keeps the graph of the step before, unless the script renews it."""
+
+    state: Any = 0.0
+
+    def forward(self, values: Any) -> Any:
+        self.state = super().forward(values) + self.state
+        return self.state
+
+
+def test_a_state_that_only_the_script_renews_has_a_remedy(tmp_path: Path) -> None:
+    one = Stub(Keeping(3, 2), torch.ones(BATCH, 3), loss=lambda output: output.square().mean())
+    with fails_with("user_code", "through the graph a second time", hint="detach()"):
+        examined(one, tmp_path)
+
+
 @pytest.mark.parametrize(("wanted", "is_cut"), [("", True), ("ReLU", False)])
 def test_a_training_whose_steps_are_known_is_cut_halfway(wanted: str, is_cut: bool) -> None:
     net, ran = nn.Linear(3, 2), Run(wanted)
