@@ -121,7 +121,9 @@ def static(
     # Kernels take a scale for each column of a matrix, but not of a batch of matrices.
     batches = {weight.name for weight in model.graph.initializer if len(weight.dims) > 2}
     products = (node for node in nodes if node.op_type == "MatMul")
-    whole = {name: [{}] for node in products for name in batches & {*node.input}}
+    whole: dict[str, list[dict[str, Any]]] = {
+        name: [{}] for node in products for name in batches & {*node.input}
+    }
     # quantize_static would infer shapes anew for each variant, and once took no known ranges.
     quantiser = quantization.QDQQuantizer(
         deepcopy(model),
