@@ -156,7 +156,7 @@ class OwnCode:
         if kind == FUNCTION and not facts.takes_device and facts.needs_gpu is None:
             return "it has no parameter `device`, so it races on the CPU alone"
         if kind == COMMAND and "device" not in placeholders(self._question.target):
-            return "it has no {device}, so it computes where it wants, and counts as CPU"
+            return "it has no {device}, so it chooses where to compute, and counts as CPU"
         return ""
 
     def _checked(self, facts: CodeFacts) -> CodeFacts:

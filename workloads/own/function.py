@@ -46,6 +46,7 @@ RETURNS = (
 )
 UNFIT = (AttributeError, TypeError, ValueError)  # raised by a call with a wrong argument
 TAKE_IT = "let it take a parameter `device`, and compute there"
+ENDS = "name a function that reads no command line and does not exit, or race it with --command"
 RUN_IT = "name a function that runs it to its end"
 RETURNS_EARLY = (
     inspect.isgeneratorfunction,
@@ -111,10 +112,10 @@ class FunctionTask(Task):
         try:
             self._result = self.function(*self._args, **self._keywords)
         except (Exception, SystemExit) as error:  # a context manager would be timed
-            given, hint = "", None
+            given, hint = "", ENDS if isinstance(error, SystemExit) else None
             if self._inputs is None and self.batch is not None:
                 given = f" (called with {self.batch})"
-                hint = RETURNS if isinstance(error, UNFIT) else None
+                hint = RETURNS if isinstance(error, UNFIT) else hint
             with user_errors(f"{self._code.name}{given}", hint):
                 raise
 

@@ -44,6 +44,7 @@ REMEDIES = (
     (["'get_ipython' is", "'display' is"], "it was a notebook: remove what only IPython can run"),
 )
 WITH_LOSS = "name a builder, package.module:build, with loss(output, batch) next to it"
+WITH_FORWARD = "name a builder, package.module:build, of a module whose forward returns that loss"
 WITH_STEP = (
     "name a builder of a module whose `forward(self, batch)` returns its `training_step(batch, 0)`"
 )
@@ -122,7 +123,9 @@ def _without_loss(chosen: Called, ran: Run, code: Code) -> WorkloadError:
             hint = "raise --budget, or let it train sooner, by options after --"
             return unusable(f"the script was cut after {ran.limit_s:.3g} s, {early}", hint)
     others = [each.name for each in ran.modules if each.loss is not None]
-    hint = WITH_STEP if chosen.caller.endswith(".training_step") else WITH_LOSS
+    hint = WITH_FORWARD if chosen.no_loss else WITH_LOSS
+    if chosen.caller.endswith(".training_step"):
+        hint = WITH_STEP
     if others:
         hint = f"race {code.target.partition('::')[0]}::{others[0]}, or {hint}"
     text = f"--train saw no loss that comes from {chosen.name} alone"

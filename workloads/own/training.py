@@ -161,11 +161,12 @@ def examine(code: Code, subject: Subject, misfit: str = "") -> dict[str, Any]:
     """
     task = Training(Case(OWN, code.home, "torch", "fp32"), Setup(), code, subject)
     parts, impossible = task.parts, {}
-    if parts.feed is not None and (misfit := _misfit(task)):
+    if parts.feed is None:
+        task.step()  # the first allocates
+    elif misfit := _misfit(task):
         task.close()
         script.without_data(code, subject.namespace)
         return examine(code, subject, misfit)
-    task.step()  # the first allocates
     step_s = time_sample(task, 1).host_s
     task.close()
     if not math.isfinite(value := task.loss() or 0.0):
@@ -207,7 +208,8 @@ def examine(code: Code, subject: Subject, misfit: str = "") -> dict[str, Any]:
 
 
 def _misfit(task: Training) -> str:
-    """The reason why other batches do not fit what a script made from one, such as a mask."""
+    """Make a step; the reason if other batches do not fit what a script made from one, such as a
+    mask."""
 
     def sizes(example: Any) -> list[Any]:
         return [tensor.shape for tensor in example.tensors().values()]

@@ -37,7 +37,7 @@ class Sized(SimulatedOwn):
     [
         (OwnQuestion("function", "m:work"), {}, "no parameter `device`, so it races on the CPU"),
         (OwnQuestion("function", "m:work"), {"takes_device": True}, ""),
-        (OwnQuestion("command", "./job"), {"kind": "command"}, "no {device}, so it computes where"),
+        (OwnQuestion("command", "./job"), {"kind": "command"}, "no {device}, so it chooses where"),
         (OwnQuestion("command", "./job {device}", over=("device=cpu,cuda",)), {}, ""),
     ],
 )

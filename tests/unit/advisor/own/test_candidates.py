@@ -252,6 +252,7 @@ def test_a_command_without_placeholders_is_one_case() -> None:
             ("mps", "mps:0"),
             ("fake:0", "cpu"),
         ],
+        ("-1", "cpu"),  # CUDA_VISIBLE_DEVICES={device}, without any
     ],
 )
 def test_the_axis_called_device_decides_the_device(value: str, device: str) -> None:

@@ -187,6 +187,11 @@ def test_the_functions_own_check_decides(code, name: str, error: str, says: str)
     assert task.check().reference == f"works:{name}.check"
 
 
+def test_a_function_that_exits_may_be_a_command(code) -> None:
+    with fails_with("user_code", "SystemExit", hint="or race it with --command"):
+        _facts(code("works:leaves"))
+
+
 @pytest.mark.parametrize(
     ("name", "why"),
     [

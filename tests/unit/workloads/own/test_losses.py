@@ -209,7 +209,7 @@ def test_a_loss_of_more_than_one_output_is_refused_with_the_reason(
     ran.modules[0].seconds = 1e3
     monkeypatch.setattr(script, "run", lambda code: ran)
     code = replace(code_in(tmp_path), target="train.py")
-    with fails_with("bad_input", why, hint="package.module:build"):
+    with fails_with("bad_input", why, hint="of a module whose forward returns that loss"):
         script.opened(code)
 
 
