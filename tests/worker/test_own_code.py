@@ -138,7 +138,7 @@ def test_a_command_races_with_each_value(advise: Advise) -> None:
     [
         (("--function", "shop:nothing_here"), 2, "nothing_here"),
         (("--function", "shop:raises"), 1, "no such shelf"),
-        (("--function", "hangs:work"), 1, "import of hangs: no answer within"),
+        (("--function", "hangs:work"), 1, "hangs:work: no answer within"),
         (("--command", f"{PYTHON} -c 'print(1)'", "--until", "never"), 1, "never"),
         (("--torch", "modules:nothing_here"), 2, "nothing_here"),
         (("--torch", "modules:fails"), 1, "KeyError"),
