@@ -16,7 +16,7 @@ from .base import STEPS, ViewScreen
 class RowScreen(ViewScreen):
     """Follows the live row until the user looks at another one; escape follows again."""
 
-    UNUSED = ("next_step",)  # `next` is not shown here
+    UNUSED: tuple[str, ...] = ("next_step",)  # `next` is not shown here
     BINDINGS: ClassVar[list[BindingType]] = [
         *STEPS,
         Binding(
