@@ -58,6 +58,12 @@ class Drawn(Static):
         self._laid_out = self._make
         return _height(self._text(width, viewport.height))
 
+    def _size_updated(
+        self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True
+    ) -> bool:
+        """Without another layout of the whole screen, since a text has no scrollbars."""
+        return super()._size_updated(size, virtual_size, container_size, layout=False)
+
     def _draw(self) -> None:
         width = self.size.width
         if width == 0:

@@ -52,6 +52,17 @@ async def test_the_cursor_is_drawn_before_the_text_about_its_line(
         assert done[0] == "_compositor_refresh" and part in done
 
 
+async def test_a_text_that_becomes_higher_or_lower_needs_one_layout(monkeypatch) -> None:
+    app, layouts = replayed(scenes.h200()), list[object]()
+    async with settled(app, (120, 90)) as pilot:
+        real, text_of = app.screen._refresh_layout, app.screen.query_one("#answer")
+        counted = lambda *a, **k: (layouts.append(a), real(*a, **k))  # noqa: E731
+        monkeypatch.setattr(app.screen, "_refresh_layout", counted)
+        before = text_of.size.height
+        await press(pilot, "down")
+        assert text_of.size.height != before and len(layouts) == 1
+
+
 async def test_columns_sort_by_key_and_by_click_and_the_cursor_stays_with_its_row() -> None:
     app = replayed(scenes.h200())
     async with settled(app, SIZE) as pilot:
