@@ -23,6 +23,7 @@ from . import number_lists
 from .prices import given_prices
 from .request import Request, check, check_batches
 from .scenario import Scenario
+from .scenarios import check_name
 from .usage import UsageError, check_known, unknown
 
 MOST_ROWS = 512  # in one run
@@ -199,7 +200,7 @@ def _chosen(request: Request, scenarios: Mapping[str, Scenario], own: Collection
 
 
 def _scenario(name: str, request: Request, scenarios: Mapping[str, Scenario]) -> Scenario:
-    check_known("scenario", [name], scenarios)
+    check_name("scenario", name, scenarios)
     scenario = scenarios[name].quickened() if request.quick else scenarios[name]
     _check_countable(scenario, request)
     return scenario
@@ -237,7 +238,7 @@ def _check_rows(rows: Sequence[RowPlan], request: Request) -> None:
 
 
 def _workload(name: str) -> Workload:
-    check_known("workload", [name], catalog.files())
+    check_name("workload", name, catalog.files())
     return catalog.load(name)
 
 
