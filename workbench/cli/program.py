@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from .. import __version__
-from ..planning.usage import UsageError, check_known
+from ..planning.usage import UsageError
 from .completion import completed
 
 # Commands by section: a module of this folder, and the first sentence of the command's own help,
@@ -108,8 +108,11 @@ class Group(Command, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if not (ctx.resilient_parsing or args[0].startswith("-")):
-            check_known("command", args[:1], self.list_commands(ctx))
+        known = self.list_commands(ctx)
+        if not (ctx.resilient_parsing or args[0].startswith("-") or args[0] in known):
+            from ..planning.scenarios import check_name
+
+            check_name("command", args[0], known)
         return super().resolve_command(ctx, args)
 
     def _with_arguments(self, args: list[str]) -> list[str]:

@@ -18,6 +18,7 @@ from .plan import RowPlan, point_name
 from .prices import given_prices
 from .request import Request, check, check_batches
 from .scenario import Scenario
+from .scenarios import check_name
 from .usage import UsageError, check_known, unknown
 
 MOST_ROWS = 512  # in one run
@@ -152,7 +153,7 @@ def _check_rows(rows: Sequence[RowPlan], request: Request) -> None:
 
 
 def _workload(name: str) -> Workload:
-    check_known("workload", [name], catalog.files())
+    check_name("workload", name, catalog.files())
     return catalog.load(name)
 
 

@@ -3,20 +3,22 @@
 import datetime
 import difflib
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from .. import catalog
 from ..assets import path as asset
 from ..contract import MOST_THREADS
 from ..stats.objectives import OBJECTIVES
 from ..text.sanitize import shown
 from ..text.toml_file import Key, TomlError, TomlFile, read
 from .scenario import Limits, Quick, Scenario, Size
-from .usage import ScenarioError
+from .usage import ScenarioError, UsageError, unknown
 
 NESTED: Mapping[str, type[msgspec.Struct]] = {"quick": Quick, "limits": Limits, "size": Size}
 _EXTRA = re.compile("Object contains unknown field `(.*?)`(?: - at `(.*)`)?", re.DOTALL)
@@ -67,6 +69,23 @@ def load_with(path: str | None) -> tuple[dict[str, Scenario], list[str]]:
     shipped = load()
     own = {} if path is None else load(Path(path))
     return {**shipped, **own}, list(own)
+
+
+def check_name(noun: str, name: str, known: Collection[str]) -> None:
+    """Refuse a name that is not a known one, with the command that takes it if there is one."""
+    if name in known:
+        return
+    if name.endswith(".onnx"):
+        taker = "model"
+    elif name.endswith((".py", ".pt2")):
+        taker = "advise --torch"
+    elif name in load():
+        taker = "advise"
+    elif name in catalog.files():
+        taker = "run"
+    else:
+        raise unknown(noun, name, known)
+    raise UsageError(f"{name} is no {noun}: use `workbench {taker} {shlex.quote(name)}`")
 
 
 def _tables(file: TomlFile) -> list[dict[str, Any]]:

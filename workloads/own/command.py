@@ -144,7 +144,7 @@ def examine(code: Code) -> dict[str, Any]:
             why = f"{words[0]} is not executable: `chmod +x` it, or start it with its interpreter"
             raise WorkloadError(why, code="bad_target")
         raise WorkloadError(f"there is no program {words[0]}", code="bad_target")
-    text = hashlib.sha256(code.target.encode())
+    text = hashlib.sha256(os.fsencode(code.target))
     for file in (folder / word for word in words[1:]):
         with suppress(OSError, ValueError):
             found = file.stat()

@@ -76,7 +76,7 @@ def interrupted(_: float) -> None:
         (("plan", "--hosts", "a,,b"), "--hosts takes A,B"),
         (("plan", "--per-type", "0"), "0 is not in the range"),
         (("plan", "matmull"), "unknown scenario 'matmull'"),
-        (("plan", "matmul"), "unknown scenario 'matmul'"),
+        (("plan", "matmul"), "matmul is no scenario: use `workbench run matmul`"),
         (("plan", "--what-if", "x"), "No such option"),
         (("manifest", "--image", "x", "--pool", "a=b"), "Missing option '--kubernetes'"),
     ],

@@ -105,3 +105,17 @@ def test_a_model_has_a_name_that_onnx_runtime_takes(option: str) -> None:
     with pytest.raises(ValueError, match="is not UTF-8") as error:
         question.check()
     assert not isinstance(error.value, UnicodeError)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["realtime"], "realtime is no command: use `workbench advise realtime`"),
+        (["matmul"], "matmul is no command: use `workbench run matmul`"),
+        (["M.onnx"], "M.onnx is no command: use `workbench model M.onnx`"),
+        (["run", "realtime"], "realtime is no workload: use `workbench advise realtime`"),
+        (["advise", "a b.py"], "a b.py is no scenario: use `workbench advise --torch 'a b.py'`"),
+    ],
+)
+def test_a_name_that_another_command_takes(arguments: list[str], says: str) -> None:
+    assert refused(*arguments) == says

@@ -157,6 +157,12 @@ def test_a_narrow_table_keeps_the_ratio() -> None:
     assert " 1.051" in line and len(line) <= 60
 
 
+def test_a_command_has_no_empty_brackets() -> None:
+    command = replace(REPORT.results[0], case="own[]/cpu/command")
+    text = section_text([ab_section(replace(REPORT, results=[command]))])
+    assert "SLOWER  own cpu command  1.051" in text
+
+
 def test_a_simulated_gpu_is_named() -> None:
     posed = replace(REPORT.results[0], basis="simulated")
     (section,) = [ab_section(replace(REPORT, results=[posed]))]

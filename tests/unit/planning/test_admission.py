@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from workbench import catalog
 from workbench.contract import PRECISIONS, Case, Work, Workload
-from workbench.machine.host.isa import bound_ops_per_s, lacking
+from workbench.machine.host.isa import bound_ops_per_s, having, lacking
 from workbench.planning import admission
 from workbench.records.document import WarmUp
 from workbench.records.machine import Cpu, Isa, Machine, Package, Software
@@ -44,6 +44,11 @@ def cpu(architecture: str = "x86_64", mhz: float | None = None, **isa: bool | No
 )
 def test_the_extensions_a_precision_lacks(precision: str, isa: dict, missing: str | None) -> None:
     assert lacking(precision, cpu(**isa)) == missing
+
+
+def test_three_extensions_are_a_list() -> None:
+    found = cpu(avx512_vnni=True, avx_vnni=True, amx_int8=True)
+    assert having("int8", found) == "AVX512-VNNI, AVX-VNNI and AMX"
 
 
 def test_on_arm_other_extensions_count() -> None:

@@ -131,14 +131,14 @@ def _case(one: records.ComparedCase) -> tuple[str, ...]:
 
 def _sized(case: str) -> str:
     """`matmul[n=512] cpu torch fp32 t8`."""
-    return f"{case.partition('/')[0]} {candidate_name(case)}"
+    return f"{case.partition('/')[0].removesuffix('[]')} {candidate_name(case)}".rstrip()
 
 
 def ab_section(report: records.ABReport) -> Section:
     """The sides, notes on the results, and the table of results."""
     notes = [f"{side.name}: {side.label}" for side in report.sides]
-    notes += [f"{each.case}: {each.reason.message}" for each in report.results if each.reason]
-    posed = [each.case for each in report.results if each.basis == "simulated"]
+    notes += [f"{_sized(e.case)}: {e.reason.message}" for e in report.results if e.reason]
+    posed = [_sized(each.case) for each in report.results if each.basis == "simulated"]
     notes += [f"{case}: simulated, a CPU worker poses as this GPU" for case in posed]
     notes.append(f"SAME: the whole interval is within {report.tolerance:.2%}")
     named, ratio = _staying("Case", 24, names=True), _staying("B/A")
@@ -151,4 +151,4 @@ def _both_sides(result: records.ABResult) -> list[str]:
     interval = NOT_AVAILABLE if result.ci95 is None else "{:.3f}-{:.3f}".format(*result.ci95)
     times = [duration(median(each) if each else None) for each in (result.a_s, result.b_s)]
     word = result.word or "NO RESULT"
-    return [word, result.case, ratio, interval, *times, str(len(result.ratios))]
+    return [word, _sized(result.case), ratio, interval, *times, str(len(result.ratios))]

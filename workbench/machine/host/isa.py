@@ -9,6 +9,7 @@ assumes a very high clock, since Linux may report one without boost (see
 """
 
 from ...records.machine import Cpu
+from ...text.units import listed
 
 X86 = ("x86_64", "AMD64", "i686")
 FASTEST_CLOCK_HZ = 6.5e9  # above any processor sold
@@ -40,7 +41,8 @@ def native(precision: str, cpu: Cpu) -> bool:
 
 def having(precision: str, cpu: Cpu) -> str | None:
     """The extensions for `precision` that this CPU is known to have, in words; None if none."""
-    return " and ".join(name for name, has in _extensions(precision, cpu).items() if has) or None
+    names = [name for name, has in _extensions(precision, cpu).items() if has]
+    return listed(names) if names else None
 
 
 def lacking(precision: str, cpu: Cpu) -> str | None:

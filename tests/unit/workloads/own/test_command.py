@@ -177,6 +177,7 @@ def test_facts_come_without_running_it(code) -> None:
     assert f"{PYTHON} process.py fail".startswith(found.name.removesuffix("..."))
     assert found.code_sha256 != facts(f"{PYTHON} works.py fail").code_sha256
     assert facts("{program} x").code_sha256, "its program is not known yet"
+    assert facts(f"{PYTHON} \udcff.py").code_sha256, "a file name that is not UTF-8"
     for text in ("./nothing.sh", "pythn x"):
         with fails_with("bad_target", "there is no program"):
             facts(text)
