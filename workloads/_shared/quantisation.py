@@ -108,7 +108,7 @@ def static(
     limits = {  # in the tensor's own type, which its scale takes too
         name: calibrate.TensorData(lowest=np.array(low, kind), highest=np.array(high, kind))
         for name, (low, high, kind) in found.items()
-        if -MASK < low <= high < MASK
+        if -MASK < low < MASK and -MASK < high < MASK
     }
     # The quantiser fails at a tensor without limits, and 255 steps to -1e9 leave nothing else.
     endless, nodes = found.keys() - limits.keys(), model.graph.node

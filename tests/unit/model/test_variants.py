@@ -175,6 +175,14 @@ def test_a_tensor_that_is_always_empty_stays_in_fp32(tmp_path: Path) -> None:
     assert build(tmp_path, STATIC)["coverage"] == 1.0
 
 
+def test_a_constant_whose_percentiles_cross_is_quantised(tmp_path: Path) -> None:
+    graph = Graph()
+    x = graph.add("Cast", graph.add("Equal", "x", "x"), to=onnx.TensorProto.FLOAT)
+    x = graph.add("MatMul", x, graph.weight(16, 4))
+    prepared(graph.model(ROWS, x), tmp_path, ROWS)
+    assert build(tmp_path, replace(STATIC, calibration="percentile"))["coverage"] == 1.0
+
+
 def test_a_batch_of_matrices_has_one_scale_and_runs(tmp_path: Path) -> None:
     graph = Graph()
     x = graph.add("MatMul", "x", graph.weight(2, 16, 3))
