@@ -111,7 +111,8 @@ def chosen(
 ) -> list[Scenario]:
     """The named scenarios, else the user's own, else all that need neither a name nor --all."""
     offered = list(dict.fromkeys(request.scenarios or own or scenarios))
-    check_known("scenario", offered, scenarios)
+    for name in offered:
+        check_name("scenario", name, scenarios)
     named = request.scenarios or request.all_scenarios
     found = [scenarios[name] for name in offered if named or not scenarios[name].on_request]
     if not found:

@@ -5,7 +5,6 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from functools import partial
-from math import isfinite
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +18,7 @@ STATIC_OPS = ("Conv", "MatMul", "Gemm", "Relu", "GlobalAveragePool", "Flatten")
 # Operators that stand for a quantised layer until ONNX Runtime fuses them.
 QUANTISED_OPS = {"dynamic": ("ConvInteger", "MatMulInteger"), "static": ("DequantizeLinear",)}
 CALIBRATIONS = {"minmax": "MinMax", "percentile": "Percentile", "entropy": "Entropy"}
+MASK = 1e8  # no activation is so large, only a number that masks entries, such as -1e9 or -inf
 
 Ranges = dict[str, tuple[float, float, str]]  # smallest, largest, NumPy's name of their type
 
@@ -108,9 +108,9 @@ def static(
     limits = {  # in the tensor's own type, which its scale takes too
         name: calibrate.TensorData(lowest=np.array(low, kind), highest=np.array(high, kind))
         for name, (low, high, kind) in found.items()
-        if isfinite(low) and isfinite(high)
+        if -MASK < low < MASK and -MASK < high < MASK
     }
-    # The quantiser fails at a tensor without limits, such as one with a mask of -inf.
+    # The quantiser fails at a tensor without limits, and 255 steps to -1e9 leave nothing else.
     endless, nodes = found.keys() - limits.keys(), model.graph.node
     kept = options.get("OpTypesToExcludeOutputQuantization", ())
     excluded = [
@@ -121,9 +121,7 @@ def static(
     # Kernels take a scale for each column of a matrix, but not of a batch of matrices.
     batches = {weight.name for weight in model.graph.initializer if len(weight.dims) > 2}
     products = (node for node in nodes if node.op_type == "MatMul")
-    whole: dict[str, list[dict[str, Any]]] = {
-        name: [{}] for node in products for name in batches & {*node.input}
-    }
+    whole: dict[str, Any] = {n: [{}] for node in products for n in batches & {*node.input}}
     # quantize_static would infer shapes anew for each variant, and once took no known ranges.
     quantiser = quantization.QDQQuantizer(
         deepcopy(model),

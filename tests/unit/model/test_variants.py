@@ -154,16 +154,33 @@ def test_variants_are_made_and_near_the_original(model, shape, recipe, tmp_path)
 
 
 @pytest.mark.parametrize("scope", ["all", "products"])
-@pytest.mark.parametrize("per_channel", [True, False])
-def test_a_mask_of_infinity_alone_stays_in_fp32(scope, per_channel, tmp_path) -> None:
+@pytest.mark.parametrize("masked", [-np.inf, np.finfo(np.float32).min, -1e9])
+def test_the_tensors_with_a_mask_alone_stay_in_fp32(scope, masked, tmp_path) -> None:
     graph = Graph()
-    mask = graph.constant(np.triu(np.full((6, 6), -np.inf, np.float32), 1))
+    mask = graph.constant(np.triu(np.full((6, 6), masked, np.float32), 1))
     scores = graph.add("Add", graph.add("MatMul", "x", graph.weight(16, 6)), mask)
     x = graph.add("MatMul", graph.add("Softmax", scores), graph.weight(6, 3))
     prepared(graph.model(TOKENS, x), tmp_path, TOKENS)
-    made = build(tmp_path, replace(STATIC, scope=scope, per_channel=per_channel))
+    made = build(tmp_path, replace(STATIC, scope=scope))
     assert made["coverage"] == 1.0
     assert error_of(made["file"], tmp_path) < 0.15
+
+
+def test_a_tensor_that_is_always_empty_stays_in_fp32(tmp_path: Path) -> None:
+    graph = Graph()
+    zero = graph.constant(np.array([0], np.int64))
+    x = graph.add("MatMul", "x", graph.weight(16, 4))
+    x = graph.add("Concat", x, graph.add("Relu", graph.add("Slice", x, zero, zero, zero)), axis=0)
+    prepared(graph.model(ROWS, x), tmp_path, ROWS)
+    assert build(tmp_path, STATIC)["coverage"] == 1.0
+
+
+def test_a_constant_whose_percentiles_cross_is_quantised(tmp_path: Path) -> None:
+    graph = Graph()
+    x = graph.add("Cast", graph.add("Equal", "x", "x"), to=onnx.TensorProto.FLOAT)
+    x = graph.add("MatMul", x, graph.weight(16, 4))
+    prepared(graph.model(ROWS, x), tmp_path, ROWS)
+    assert build(tmp_path, replace(STATIC, calibration="percentile"))["coverage"] == 1.0
 
 
 def test_a_batch_of_matrices_has_one_scale_and_runs(tmp_path: Path) -> None:
