@@ -287,6 +287,11 @@ def test_a_model_with_branches_maps_and_several_inputs_is_described() -> None:
     ]
 
 
+def test_a_model_of_other_operators_than_onnxs_has_no_opset() -> None:
+    (head, *_) = model_and_inputs(msgspec.structs.replace(recorded_model.FACTS, opset=0))
+    assert "opset" not in head
+
+
 def test_a_file_that_was_not_written_says_why() -> None:
     reason = recorded_model.BUILT[2].reason
     text = saved_text(Saved("best.onnx", None, None, reason))

@@ -36,6 +36,7 @@ def test_samples_without_rows_change_nothing() -> None:
     nothing, some = np.zeros((0, 2)), np.array([[1.0, 0.0]])
     both = [[nothing], [some]]
     assert bounds.upper(both, both, "disagreement", 0.05) == pytest.approx(1 - 0.05**0.5)
+    assert agreement.differing(nothing.T, nothing.T) == 0.0
     (found,) = agreement.compare(["boxes"], both, both)
     assert (found.top1_agreement, found.relative_error) == (1.0, 0.0)
 
