@@ -46,7 +46,7 @@ class Section:
         keys = [column.key for column in self.columns]
         spans = ({line.span[0]: line.span[1]} if line.span else {} for line in self.lines)
         cells = [{**line.cells, **span} for line, span in zip(self.lines, spans, strict=True)]
-        return [[texts_of(row.get(key, Text()))[0].plain for key in keys] for row in cells]
+        return [[texts_of(row.get(key, Text()))[0].plain.lstrip() for key in keys] for row in cells]
 
     @property
     def remarks(self) -> list[tuple[str, str]]:
