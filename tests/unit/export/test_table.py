@@ -11,7 +11,7 @@ from workbench.export.view.table import Column, Line, fit, line_text, sorted_lin
 from workbench.export.view.tables import raced_lines, run_columns
 from workbench.records.comparison import RunSummary
 from workbench.report.report import Report
-from workbench.stats.samples import Ratio
+from workbench.stats.paired import Ratio
 
 NAMES = ("cpu onnxruntime fp32", "cpu ort fp32"), ("cpu onnxruntime int8-static", "cpu ort int8")
 
