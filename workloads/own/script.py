@@ -1,12 +1,8 @@
 """Runs a user's script once, unchanged, and hands one of the modules that it called to others."""
 
-import copy
 import gc
-import importlib
-import itertools
 import json
 import os
-import pickle
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -22,15 +18,14 @@ from workbench.process import children
 from workbench.process.children import log_tail
 from workbench.text.sanitize import shown
 from workbench.worker.code import MODULES, Code
-from workbench.worker.failures import first_line
 from workbench.worker.libraries import torch
 from workbench.worker.serve import LOG, log_error
 
 from .._shared.torch_task import end_compilers
 from .calls import Called, Run, TimeUp
-from .feeding import feed_of
-from .target import NO_CUDA_MARKS, flush_at_exit, flush_files, in_one_line, is_users, unusable
-from .tree import Example, uncompiled, without_parallel
+from .handing_over import given, hand_over, received
+from .target import NO_CUDA_MARKS, flush_at_exit, flush_files, in_one_line, unusable
+from .tree import Example
 
 # Messages of a script that torchrun starts, and what torchrun sets for a single process.
 TORCHRUN_MARKS = ("'LOCAL_RANK'", "'RANK'", "'WORLD_SIZE'", "variable RANK expected")
@@ -48,8 +43,6 @@ WITH_FORWARD = "name a builder, package.module:build, of a module whose forward 
 WITH_STEP = (
     "name a builder of a module whose `forward(self, batch)` returns its `training_step(batch, 0)`"
 )
-PICKLE, PATHS, DATA = "module.pt", "paths.json", "data.pickle"  # files in `Code.folder`
-MOST_DATA = 1 << 30  # bytes
 LARGER = 2.0  # times the time of the chosen module, from which another one has a note
 
 
@@ -93,7 +86,7 @@ def opened(code: Code) -> tuple[Any, Example, SimpleNamespace]:
     }
     (folder / MODULES).write_text(json.dumps(found))
     if why_not:
-        return _given(chosen, ran, code)
+        return given(chosen, ran, code)
     # A received module lacks what calls left in the original, such as the graph of its gradients.
     return received(code, ran.dtype)
 
@@ -250,117 +243,6 @@ def choose(ran: Run, name: str = "") -> Called:
     if chosen.example is None:
         raise WorkloadError(f"the inputs of {chosen.name} cannot be copied")
     return chosen
-
-
-def _given(chosen: Called, ran: Run, code: Code) -> tuple[Any, Any, SimpleNamespace]:
-    """The module, its inputs and the parts of its training; what a followed loss gets is the last
-    input."""
-    inputs: Any = chosen.example
-    example = inputs
-    parts = SimpleNamespace()
-    if code.train:
-        if chosen.loss is not None and not chosen.loss.is_returned:
-            parts.loss = chosen.loss
-            example = Example((*example.args, chosen.given), example.kwargs)
-        for fed in reversed(chosen.fed):
-            with suppress(Exception):  # its inputs are not this batch, or one of a special loader
-                parts.feed, parts.loader = feed_of(fed.batch, inputs, example), fed.loader
-        if (own := ran.optimizer_of(chosen)) is not None:
-            parts.optimizer = made = copy.copy(own)  # without weights and state
-            made.state, made.param_groups = {}, [{"params": []} for _ in own.param_groups]
-    return uncompiled(chosen.module), example, parts
-
-
-def hand_over(chosen: Called, ran: Run, code: Code) -> str | None:
-    """Write what is `_given`, with the most frequent inputs, to `code.folder` for other processes.
-
-    Its weights are those at the end of the script.  Classes of `__main__` travel by value, others
-    by name.  Returns why it cannot be handed over, or None.
-    """
-    folder = Path(code.folder)
-    homes = [home for home in _homes(chosen.module) if home not in (*sys.path, *ran.paths)]
-    (folder / PATHS).write_text(json.dumps([*ran.paths, *homes]))
-    try:
-        handed, pickler = _given(chosen, ran, code), cloudpickle(code)
-        loader = vars(handed[2]).pop("loader", None)
-        try:
-            with (folder / DATA).open("wb") as file:
-                pickler.dump(loader, _Limited(file))
-        except Exception as error:  # it holds what cannot be pickled
-            (folder / DATA).unlink()
-            handed[2].misfit = f"its DataLoader cannot be handed over ({first_line(error)})"
-        torch.save(handed, folder / PICKLE, pickle_module=pickler, pickle_protocol=5)
-    except Exception as error:
-        (folder / PICKLE).unlink(missing_ok=True)
-        return f"{chosen.name} cannot be handed to another process: {first_line(error)}"
-    return None
-
-
-def without_data(code: Code, parts: Any) -> None:
-    """Leave the DataLoader out of this race."""
-    (Path(code.folder) / DATA).unlink(missing_ok=True)
-    vars(parts).pop("loader", None)
-
-
-class _Limited:
-    """A file that takes MOST_DATA bytes, since each worker reads it."""
-
-    def __init__(self, file: Any) -> None:
-        self._file, self._left = file, MOST_DATA
-
-    def write(self, data: Any) -> None:
-        self._left -= memoryview(data).nbytes
-        if self._left < 0:
-            raise OSError("its data are over 1 GiB")
-        self._file.write(data)
-
-
-def _homes(module: Any) -> set[str]:
-    """The folders of the user's packages that define its parts, even if no longer on `sys.path`."""
-    names = {type(part).__module__.partition(".")[0] for part in module.modules()}
-    found = map(sys.modules.get, names)
-    places = (getattr(x, "__path__", None) or [getattr(x, "__file__", None) or "<"] for x in found)
-    return {str(Path(each).parent) for each in itertools.chain(*places) if is_users(each)}
-
-
-def received(code: Code, dtype: str | None = None) -> tuple[Any, Example, SimpleNamespace]:
-    """Read the files of `hand_over`, with all tensors on the CPU.  New tensors then get the
-    default type of the script, since its module may make some.
-
-    WorkloadError `user_code` if they cannot be loaded here.
-    """
-    if dtype is not None:
-        torch.set_default_dtype(getattr(torch, dtype))
-    folder, path = Path(code.folder), list(sys.path)
-    added = [entry for entry in json.loads((folder / PATHS).read_text()) if entry not in path]
-    sys.path[:0] = added
-    try:
-        cloudpickle(code)
-        found = torch.load(folder / PICKLE, map_location="cpu", weights_only=False)
-        if (folder / DATA).exists():
-            found[2].loader = pickle.loads((folder / DATA).read_bytes())  # noqa: S301 - as above
-    except Exception as error:
-        message = f"the script's module cannot be loaded in another process: {first_line(error)}"
-        raise WorkloadError(message, code="user_code") from error
-    finally:
-        sys.path[:] = [*path, *added]
-    module, example, parts = found
-    for part in list(module.modules()):
-        for name, child in part.named_children():
-            if child is not without_parallel(child):
-                setattr(part, name, without_parallel(child))
-    return module, example, parts
-
-
-def cloudpickle(code: Code) -> Any:
-    """The interpreter's own cloudpickle, or else ours, which is pure Python."""
-    try:
-        return importlib.import_module("cloudpickle")
-    except ImportError:
-        from workbench.process.bootstrap import expose
-
-        expose("cloudpickle", code.cloudpickle)
-        return sys.modules["cloudpickle"]
 
 
 def _exit_of(own: int) -> Any:

@@ -20,7 +20,7 @@ from workbench.worker.code import Code
 from workbench.worker.failures import first_line, is_fatal, is_out_of_memory
 from workbench.worker.libraries import torch
 
-from . import archive, script, target
+from . import archive, handing_over, script, target
 from .target import seed_loaded, unusable, user_errors
 from .tree import Example, are_several, binds, is_compiled, module_with_inputs, uncompiled
 
@@ -326,7 +326,7 @@ def kept(code: Code, file: Path, make: Callable[[], Any]) -> Any:
     """The result of `make` in the first worker, which writes it to `file` in one piece, since it
     may be killed."""
     # No other process can import the types that a script defines.
-    pickler = script.cloudpickle(code) if code.is_script else pickle
+    pickler = handing_over.cloudpickle(code) if code.is_script else pickle
     if file.exists():  # ours, and it may hold types of the user
         return torch.load(file, map_location="cpu", weights_only=False)
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ from workbench.worker.libraries import Array, np, torch
 from .._shared.torch_task import synchronize, true_fp32
 from .._shared.training import gradients, untouched
 from .._shared.waiting import FedTraining
-from . import script
+from . import handing_over
 from .reference import Reference, affords_float64, errors
 from .subject import Subject, folder_of, kept, precision_of
 from .target import unusable, user_errors
@@ -165,7 +165,7 @@ def examine(code: Code, subject: Subject, misfit: str = "") -> dict[str, Any]:
         task.step()  # the first allocates
     elif misfit := _misfit(task):
         task.close()
-        script.without_data(code, subject.namespace)
+        handing_over.without_data(code, subject.namespace)
         return examine(code, subject, misfit)
     step_s = time_sample(task, 1).host_s
     task.close()

@@ -12,7 +12,7 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset
 
-from workloads.own import script, training
+from workloads.own import handing_over, script, training
 from workloads.own.calls import Run
 from workloads.own.feeding import feed_of
 from workloads.own.subject import Subject
@@ -43,8 +43,8 @@ def handed(folder: Path, net: Any, loader: Any, step: Any) -> Subject:
         for batch in loader:
             step(net, batch).backward()
     code = replace(code_in(folder), target="train.py")
-    assert script.hand_over(script.choose(ran), ran, code) is None
-    return Subject(code, *script.received(code))
+    assert handing_over.hand_over(script.choose(ran), ran, code) is None
+    return Subject(code, *handing_over.received(code))
 
 
 def by_position(net: Any, batch: Any) -> Any:
@@ -114,7 +114,7 @@ def test_a_batch_that_changes_on_its_way_is_not_taken_for_the_inputs(tmp_path: P
 def test_data_that_no_worker_should_read_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(script, "MOST_DATA", 100)
+    monkeypatch.setattr(handing_over, "MOST_DATA", 100)
     one = handed(tmp_path, nn.Linear(3, 2), DataLoader(Numbers(), 4), by_position)
     facts = training.examine(one.code, one)
     assert facts["data"] is None
@@ -172,7 +172,7 @@ def test_batches_that_do_not_fit_what_the_script_makes_are_left_out(
     one = handed(tmp_path, Mean(), DataLoader(Texts(), 4, collate_fn=padded), step)
     one.code = replace(one.code, batch=batch)
     facts = training.examine(one.code, one)
-    assert facts["data"] is None and not (tmp_path / script.DATA).exists()
+    assert facts["data"] is None and not (tmp_path / handing_over.DATA).exists()
     (note,) = (note for note in facts["notes"] if "same inputs" in note)
     assert note.startswith("other batches of its DataLoader do not fit (RuntimeError: The size of")
     parts = TrainingParts(one)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy
 import pytest
 
-from workloads.own import script
+from workloads.own import handing_over
 
 ROOT = Path(__file__).parents[4]
 OWN = ROOT / "tests" / "fixtures" / "own"
@@ -350,7 +350,7 @@ def test_what_cannot_be_pickled_or_copied_is_named_with_the_reason(outcomes: Out
     chosen = outcomes.found["many"]["chosen"]
     reason = chosen["Locked"]["reason"]
     assert reason.startswith("Locked cannot be handed to another process: TypeError: cannot pickle")
-    assert not Path(chosen["Locked"]["folder"], script.PICKLE).exists()
+    assert not Path(chosen["Locked"]["folder"], handing_over.PICKLE).exists()
     message = "the inputs of Guarded cannot be copied"
     assert chosen["Guarded"] == {"error": "unsupported", "message": message, "hint": None}
 

@@ -24,7 +24,7 @@ from own_training import (
 from torch import nn
 
 from workbench.contract import kind_of
-from workloads.own import script, training
+from workloads.own import handing_over, script, training
 from workloads.own.calls import ENOUGH, Run
 from workloads.own.subject import Subject
 from workloads.own.training_parts import TrainingParts
@@ -277,8 +277,8 @@ def test_a_script_hands_over_its_loss_its_optimizer_and_a_target(tmp_path: Path)
             judge(net(torch.ones(3, 3)), target).backward()
             optimizer.step()
     code = replace(code_in(tmp_path), target="train.py")
-    assert script.hand_over(script.choose(ran), ran, code) is None
-    one = Subject(code, *script.received(code))
+    assert handing_over.hand_over(script.choose(ran), ran, code) is None
+    one = Subject(code, *handing_over.received(code))
     facts = training.examine(code, one)
     assert facts["loss"] == "output, batch[-1]"
     assert training.ONE_GROUP in facts["notes"]
@@ -302,8 +302,8 @@ def test_a_script_whose_optimizer_needs_a_closure_is_trained_with_another(tmp_pa
     with ran.watched(60.0):
         optimizer.step(closure)
     code = replace(code_in(tmp_path), target="train.py")
-    assert script.hand_over(script.choose(ran), ran, code) is None
-    one = Subject(code, *script.received(code))
+    assert handing_over.hand_over(script.choose(ran), ran, code) is None
+    one = Subject(code, *handing_over.received(code))
     notes = training.examine(code, one)["notes"]
     assert f"its optimizer LBFGS needs a closure for each step, {training.NO_OPTIMIZER}" in notes
     assert type(TrainingParts(one).optimiser(one.module)) is torch.optim.AdamW
