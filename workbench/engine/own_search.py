@@ -32,7 +32,7 @@ MOST_CANDIDATES = 24  # in a row, up to which each new leader is varied
 # HOPELESS INT8 cannot make up for it.
 LAGS, HOPELESS = 1.5, 3.5
 FAR_AHEAD = 2.5  # lead over the best eager candidate that compiling does not make up for
-# The same, up to which it may well: on a Xeon with AMX it gained 1.3 to 1.7x (BF16, `make own`).
+# A lead that it may well make up for: it gained 1.3 to 1.7x in BF16 with AMX (`make own`).
 WITHIN_REACH = 1.4
 COMPILED = "its compiled form"
 NO_EXPORT = "the budget left no time to export it; raise --budget"
@@ -135,7 +135,7 @@ class OwnSearch(CandidateSource):
         return []
 
     def lacks_s(self, candidates: Sequence[Candidate], left_s: float) -> float:
-        """Once, if compiling may win when time or other candidates run out: seconds to compile."""
+        """Seconds more to compile; asked once, when time or other candidates run out."""
         self.candidates = candidates
         if self._has_asked or not self._may_win_compiled or has_compiled(candidates):
             return 0.0
@@ -228,7 +228,7 @@ class OwnSearch(CandidateSource):
         return self._new(found)
 
     def _to_compile(self) -> list[Case]:
-        """What `_compiled` finds; [] if all of it is known."""
+        """The forms of `_compiled`; [] if all are known."""
         found = self._compiled()
         return [] if all(self._here(case).id in self._known for case in found) else found
 

@@ -138,7 +138,7 @@ class Run:
     failure: Any = None  # the WorkloadError that says how it failed
     backwards: int = 0  # backward passes
     updates: int = 0  # steps of optimizers
-    # Whether a module is larger than one that its method calls, by the names of this and of that.
+    # Whether a module is larger than one that its method calls, by the names of both.
     _callers: dict[tuple[str, str], bool] = field(default_factory=dict)
     _thread: threading.local = field(default_factory=threading.local)
 

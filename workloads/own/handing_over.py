@@ -26,8 +26,8 @@ MOST_DATA = 1 << 30  # bytes
 
 
 def given(chosen: Called, ran: Run, code: Code) -> tuple[Any, Any, SimpleNamespace]:
-    """The module, its inputs and the parts of its training; what a followed loss gets is the last
-    input."""
+    """The module, its inputs and the parts of its training; the last input is that of a followed
+    loss."""
     inputs: Any = chosen.example
     example = inputs
     parts = SimpleNamespace()

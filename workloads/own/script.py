@@ -43,7 +43,7 @@ WITH_FORWARD = "name a builder, package.module:build, of a module whose forward 
 WITH_STEP = (
     "name a builder of a module whose `forward(self, batch)` returns its `training_step(batch, 0)`"
 )
-LARGER = 2.0  # times the time of the chosen module, from which another one has a note
+LARGER = 2.0  # times the time of the chosen module, from which a slower one has a note
 
 
 def opened(code: Code) -> tuple[Any, Example, SimpleNamespace]:
