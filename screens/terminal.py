@@ -281,7 +281,7 @@ class _KeyParser(XTermParser):
 def _reopened() -> int | None:
     """A descriptor of the terminal whose writes do not wait; None if it cannot be opened again.
 
-    Of its own, since other programs share the flags of stderr.
+    It is a descriptor of its own, since other programs share the flags of stderr.
     """
     with suppress(OSError):
         return os.open(os.ttyname(2), os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)

@@ -13,8 +13,11 @@ CALIBRATION_INPUTS = 32
 
 
 class InferCnn(Workload):
-    """A trained net of six 3x3 convolutions classifies coloured pictures of digits.  All
-    have its weights.  Pictures come from the host and answers return to it, as in a service."""
+    """A trained net of six 3x3 convolutions classifies coloured pictures of digits.
+
+    All candidates share its weights.  Pictures come from the host and answers return to it, as in a
+    service.
+    """
 
     name = "infer_cnn"
     title = "Conv net inference, one picture at a time"

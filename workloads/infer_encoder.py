@@ -26,8 +26,10 @@ CHECKED_TOKENS = 1024  # most tokens checked in float64, but at least two sequen
 
 
 class InferEncoder(Workload):
-    """Four pre-norm blocks, 256 wide with 4 heads, on random embeddings of `tokens` tokens.  All
-    have the same random weights.  Batches come from the host and answers return to it."""
+    """Four pre-norm blocks, 256 wide with 4 heads, on random embeddings of `tokens` tokens.
+
+    All candidates share random weights.  Batches come from the host and answers return to it.
+    """
 
     name = "infer_encoder"
     title = "Transformer encoder inference, one sequence at a time"

@@ -82,7 +82,7 @@ class ModelScreen(ViewScreen):
         said = GOING if self.session.going else CLOSED
         if can:
             more = f" The first {MOST_FILES} of {len(files):,} files:"
-            said = HERE * bool(files) + ANY + more * (len(files) > MOST_FILES)
+            said = (HERE if files else "") + ANY + (more if len(files) > MOST_FILES else "")
         hint = Text.of((said, "dim"))
         self.write("model-head", lambda width: [heading(QUESTION, width), *hint.wrap(width)])
         empty = SEARCHING if self._files is None else NO_FILE

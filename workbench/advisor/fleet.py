@@ -31,7 +31,7 @@ class Side(NamedTuple):
 
     node_type: str
     value: tuple[float, Interval]  # seconds or cost, and its interval
-    spread: float  # between equal nodes, a share
+    spread: float  # between equal nodes, as a share
 
 
 def fleet_document(head: Mapping[str, Any], found: doc.FleetFolder) -> doc.FleetDocument:

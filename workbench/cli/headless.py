@@ -86,8 +86,8 @@ def unmeasured(report: Report) -> list[tuple[Row, str]]:
         elif not any(candidate.blocks for candidate in row.candidates):
             why = next((c.reason for c in row.candidates if c.reason is not None), None)
             said = f": {reason_text(why)}" if why is not None else ""
-            of = row.plan.title if row in report.subject_rows else row.plan.scenario
-            found.append((row, f"nothing was measured for {of}{said}"))
+            name = row.plan.title if row in report.subject_rows else row.plan.scenario
+            found.append((row, f"nothing was measured for {name}{said}"))
     return found
 
 

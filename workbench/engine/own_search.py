@@ -52,7 +52,6 @@ class OwnSearch(CandidateSource):
         self.after = first.scenario.id if first else None  # the row that has to race first
         self.candidates: Sequence[Candidate] = ()  # as of the latest round
         self.extra: set[str] = set()  # compiled last, though less time was left than it may take
-        self._has_asked = False  # for time to compile
         self._space = space
         self._exports = exports
         self._request = space.request
@@ -135,13 +134,12 @@ class OwnSearch(CandidateSource):
         return []
 
     def lacks_s(self, candidates: Sequence[Candidate], left_s: float) -> float:
-        """Seconds more to compile; asked once, when time or other candidates run out."""
+        """Seconds more to compile, once time or other candidates run out."""
         self.candidates = candidates
-        if self._has_asked or not self._may_win_compiled or has_compiled(candidates):
+        if not self._may_win_compiled or has_compiled(candidates):
             return 0.0
         if left_s > 0 and len(self._ranked[0].blocks) < SETTLED_ROUNDS:
             return 0.0
-        self._has_asked = True
         is_possible = self._to_compile() and not self._space.facts.stateful
         return self._exports.compile_s() - left_s if is_possible else 0.0
 

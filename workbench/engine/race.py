@@ -289,8 +289,8 @@ class Race:
     def _enter_lacking(
         self, source: CandidateSource, candidates: Sequence[Candidate], reserve_s: float
     ) -> bool:
-        """Lengthen the row for cases of the source that may well win but lack time; False if that
-        is none or takes too long.
+        """Lengthen the row for cases of the source that may well win but lack time; False if there
+        is none, or it takes too long.
 
         Meanwhile they have all of the run's extension, since a preparation that is cut off was in
         vain.  Then the row has the time that it had before, or `reserve_s`.

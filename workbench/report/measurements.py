@@ -29,8 +29,7 @@ def statistics(
     *,
     with_samples: bool,
 ) -> doc.Measurement:
-    """The measurement of a candidate in its `row`, whose `fastest` it is compared with, and under
-    `ceilings`."""
+    """The measurement of a candidate of `row`, compared with the `fastest` and the `ceilings`."""
     samples, blocks = candidate.ordered_s, candidate.blocks if with_samples else []
     n = len(samples)
     center = stats.median(samples) if n else None
@@ -69,7 +68,7 @@ def statistics(
 
 
 def fastest_of(row: Sequence[Candidate]) -> Candidate | None:
-    """The fastest valid candidate; None if none has a value.  It takes every pair of the row."""
+    """The fastest valid candidate, by a comparison of every pair; None if none has a value."""
     rounds = {c.case.id: c.rounds() for c in row if c.is_valid}
     order = ratios.ranking(rounds, eliminations(row))
     return next((c for c in row if order and c.case.id == order[0]), None)

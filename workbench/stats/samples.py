@@ -7,7 +7,7 @@ from functools import cache
 from itertools import chain, combinations, pairwise
 
 MIN_FOR_OUTLIERS = 6
-MIN_SAMPLES_FOR_P99 = 100  # of fewer it lies between the two largest
+MIN_SAMPLES_FOR_P99 = 100  # with fewer, it lies between the two largest
 MIN_PAIRS = 3  # with fewer, intervals by Student's t are useless
 MOST_AUTOCORRELATION = 0.9  # higher estimates from a few rounds are noise
 MANY = 10_000  # number of samples from which NumPy sorts them

@@ -160,7 +160,7 @@ def percent(share: float) -> str:
 
 
 def spread(center: float | None, interval: Sequence[float] | None) -> str:
-    """Half the interval's width over the median: `±1.2%`, at most `±>999%`; "" without both."""
+    """Half the interval's width over the median: `±1.2%`, at most `±>999%`, or ""."""
     if not center or interval is None:
         return ""
     half = (interval[1] - interval[0]) / 2 / center

@@ -158,7 +158,8 @@ def gradients(network: Any) -> list[Any]:
 
 @contextmanager
 def untouched(network: Any, *, frozen: bool = False) -> Iterator[None]:
-    """Restore statistics and modes and clear gradients after the block; `frozen`: in evaluation."""
+    """Restore statistics and modes and clear gradients after the block, which runs in evaluation
+    mode if `frozen`."""
     buffers = [(buffer, buffer.clone()) for buffer in network.buffers()]
     parts = [(part, dict(vars(part))) for part in network.modules()]
     if frozen:

@@ -22,8 +22,9 @@ def mark(device: Any) -> Any:
 
 
 class FedTask(TorchTask):
-    """A task whose batches come from the processes of a DataLoader.  The `mark`s of a
-    step alternate: the device starts to wait, the batch has come.  They span the whole step."""
+    """A task whose batches come from the processes of a DataLoader.  A step's `mark`s
+    alternate: the device starts to wait, the batch has come.  The step lasts from the first mark to
+    the last."""
 
     waits = True
     loader: Any = None

@@ -78,7 +78,7 @@ class Called:
 
     @property
     def part(self) -> list[str]:
-        """A note if the script calls a method of a larger module, of which only this is seen."""
+        """A note if a method of a larger module calls this one, since only this one is seen."""
         is_forward = self.caller.endswith(".forward")
         how = "call the module itself" if is_forward else "name a builder to race all of it"
         larger = f"the script calls {self.caller}, of which only {self.name} races"
@@ -138,7 +138,7 @@ class Run:
     failure: Any = None  # the WorkloadError that says how it failed
     backwards: int = 0  # backward passes
     updates: int = 0  # steps of optimizers
-    # Whether a module is larger than one that its method calls, by the names of both.
+    # Name of a module and "Class.method" that called it: whether that class is the larger module.
     _callers: dict[tuple[str, str], bool] = field(default_factory=dict)
     _thread: threading.local = field(default_factory=threading.local)
 

@@ -265,7 +265,7 @@ def test_weights_read_at_the_speed_of_memory_limit_it() -> None:
 def test_the_memory_of_the_cpu_does_not_limit_a_gpu() -> None:
     on_gpu = candidate(case(threads=None, device="cuda:0"), 1e-3, {"MatMul": 9e-4})
     heavy = facts("mlp", weights_bytes=9_000_000)
-    text = sentences(on_gpu, on_gpu, facts_=heavy, memory_bytes_per_s=11e9)  # of the CPU
+    text = sentences(on_gpu, on_gpu, facts_=heavy, memory_bytes_per_s=11e9)  # the CPU is that slow
     assert "fastest run of the model" in text and "Memory limits it" not in text
 
 

@@ -31,7 +31,8 @@ NAMED_OPERATORS = 5  # in one line
 
 
 def answer_lines(row: Row, run: RunView, width: int, *, roomy: bool) -> list[Text]:
-    """Question, answer and command of a row; its candidates while it races, or if `roomy`."""
+    """Question, answer, reasons, warnings and command of a row; its candidates while it races, or
+    always if `roomy`."""
     facts = [fact("", row.plan.question, "dim")] if row.plan.question else []
     facts += answer_facts(row, run)
     if run.going and row.started and row.verdict is None:

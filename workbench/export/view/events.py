@@ -214,7 +214,7 @@ def log_lines(entries: Sequence[LogLine], width: int) -> list[Text]:
 
 
 def log_page(entries: Iterable[LogLine], width: int, room: int) -> list[list[Text]]:
-    """The lines of each entry, of as many as fit whole into `room` lines, but at least of one."""
+    """The lines of the entries that fit whole into `room` lines, but always those of the first."""
     found = list[list[Text]]()
     for entry in entries:
         lines = log_lines([entry], width)
@@ -228,7 +228,7 @@ def log_page(entries: Iterable[LogLine], width: int, room: int) -> list[list[Tex
 def log_tail(
     entries: Sequence[LogLine], width: int, height: int, end: int | None = None
 ) -> list[Text]:
-    """A heading and the last entries that fit under it, of the first `end` if given."""
+    """A heading and the last entries that fit under it; with `end`, only the first `end` count."""
     room = height - 1
     if room < 1:
         return []

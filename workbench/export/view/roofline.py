@@ -22,7 +22,7 @@ SHORT_TITLE = "Rate over FLOP/byte, under the measured ceilings"
 UNKNOWN = "The ceilings of this machine are unknown: `workbench ceilings` measures them."
 NOTHING = "No candidate of this row has both a known ceiling and a measured rate."
 UNCOUNTED = "The operations of this row are not counted, so no ceiling applies to it."
-ENDS = (" (limited by {})", " ({})", "")  # of the lines, longest first
+ENDS = (" (limited by {})", " ({})", "")  # each line ends with the longest that fits all
 
 
 def roofline_lines(row: Row, run: RunView, width: int, height: int) -> list[Text]:
@@ -37,7 +37,7 @@ def roofline_lines(row: Row, run: RunView, width: int, height: int) -> list[Text
         ((mark, f"strong {device_tone(candidate.case)}"), candidate, place)
         for mark, (candidate, place) in zip(MARKS, under, strict=False)
     ]
-    for end in ENDS:  # all lines have the same, the longest with which all fit
+    for end in ENDS:
         legend = [_legend_line(mark, candidate, run, end) for mark, candidate, _ in marked]
         if all(line.cell_length <= width for line in legend):
             break

@@ -13,7 +13,7 @@ from .spans import Fact, Text, fact, join
 
 VALUE_WIDTH = 18
 SHORT = 12  # readings in a curve that shares its line with others
-LONGEST = {"%": 4, "MHz": 8, "W": 5, "°C": 5}  # cells of a value there, so that nothing moves
+LONGEST = {"%": 4, "MHz": 8, "W": 5, "°C": 5}  # width of a value in cells, so that nothing moves
 
 # Field of a reading -> its label, its unit and the field of its limit; "": the limit is 100.
 SENSORS = {
