@@ -31,6 +31,7 @@ from workbench.machine import detect
 from workbench.machine.host.disturbance import DisturbanceMonitor
 from workbench.planning.cases import useful_thread_counts
 from workbench.records.model import ModelFacts
+from workbench.worker import allocator
 from workbench.worker.code import Code
 from workbench.worker.quiet import wait_until_quiet
 from workloads._shared.session import open_session
@@ -42,6 +43,7 @@ from workloads.own.workload import WORKLOAD
 
 KEPT = ROOT / "benchmarks" / ".own.jsonl"
 STATE = ROOT / "benchmarks" / ".own-state"  # the tool's: what torch knows about the compiler stays
+FORMS = "", "compile"
 CLOSE, FAR = 1.15, 3.0  # times the best: timed again; timed once
 MISSED = 1.02  # times the best: then a second process judges the pick as well
 EMULATED = 5.0  # times FP32 in eager mode: no compiler makes up for a precision's emulation
@@ -91,7 +93,8 @@ def parsed(document: Row) -> Row:
 class Plain:
     """Every candidate of a module at one batch, made by the shortest code that does it."""
 
-    def __init__(self, name: str, batch: int, folder: str) -> None:
+    def __init__(self, name: str, batch: int, folder: str, memory: str) -> None:
+        self.memory = memory  # a word of the mode of its candidates of torch: "keep", or none
         torch._dynamo.config.recompile_limit = 1000  # candidates share their code
         self.folder, self.cpu = folder, detect()[0].cpu
         self.threads = useful_thread_counts(self.cpu)
@@ -110,10 +113,11 @@ class Plain:
         self.rough: dict[str, float] = {}  # seconds of one call
 
     def in_torch(self) -> list[str]:
-        """Every combination of threads, precision, layout and compiler."""
+        """Every combination of threads, precision, layout and compiler, in this process's way to
+        treat freed memory."""
         layers = {type(layer).__name__ for layer in self.module.modules()}
         layouts = ("", "nhwc") if layers & {"Conv2d", "Conv3d"} else ("",)
-        modes = [f"{x}+{y}".strip("+") for y in ("", "compile") for x in layouts]
+        modes = ["+".join(filter(None, each)) for each in product(layouts, FORMS, [self.memory])]
         found = product(("fp32", "bf16"), modes, self.threads)
         return [f"torch/{p}/{mode}/t{count}".replace("//", "/") for p, mode, count in found]
 
@@ -151,7 +155,7 @@ class Plain:
     def eager_or_compiled(self, precision: str, mode: str, _: int) -> Any:
         module, given = copy.deepcopy(self.module), self.arguments
         words = set(mode.split("+")) - {""}
-        if precision not in ("fp32", "bf16") or words - {"nhwc", "compile"}:
+        if precision not in ("fp32", "bf16") or words - {"nhwc", "compile", self.memory}:
             raise LookupError("the plain script has no such candidate")
         layout = torch.channels_last if given[0].dim() == 4 else torch.channels_last_3d
         nhwc = "nhwc" in words
@@ -241,18 +245,28 @@ class Plain:
             raise LookupError(f"not compiled, since eager {precision} takes {lag:.1f}x")
 
 
-def measure(name: str, batch: int, raced: list[str], rounds: int, seconds: float) -> Row:
-    """The time of every candidate, of `raced` too, and which of them keep the error limit."""
+def measure(
+    name: str, batch: int, raced: list[str], rounds: int, seconds: float, memory: str
+) -> Row:
+    """The time of every candidate, of `raced` too, and which of them keep the error limit.
+
+    With the `memory` "keep" it is that of the candidates of torch that keep freed memory.
+    """
+    if memory:
+        allocator.keep()
+    else:
+        allocator.settle()
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         os.environ |= {"TORCHINDUCTOR_CACHE_DIR": folder, "ORT_DISABLE_TELEMETRY": "1"}
-        plain = Plain(name, batch, folder)
+        plain = Plain(name, batch, folder, memory)
         every = plain.in_torch()
         try:
-            every += plain.exported()
+            every += [] if memory else plain.exported()
         except Exception as error:
             plain.failed["onnxruntime"] = repr(error)[:300]
-        for label in dict.fromkeys([*every, *raced]):
+        here = [label for label in raced if ("keep" in label) == bool(memory)]
+        for label in dict.fromkeys([*every, *here]):
             plain.add(label)
         monitor = DisturbanceMonitor(plain.cpu.effective_cores, lambda: [os.getpid()])
         times = plain.timed(list(plain.steps), rounds, seconds)
@@ -345,7 +359,7 @@ def main() -> None:
             there = known.get((name, batch))
             new = there and pick not in {None, *there["times"], *there["failed"]}
             if there is None or new or given.again == "times":
-                child = json.dumps([name, batch, list(raced), given.rounds, given.seconds])
+                child = [name, batch, list(raced), given.rounds, given.seconds]
                 if row := measured(child):
                     times = row["times"]
                     if times.get(pick, 0.0) > MISSED * min(map(times.__getitem__, row["kept"])):
@@ -357,11 +371,20 @@ def main() -> None:
     print(report({key: row for key, row in known.items() if key[0] in wanted}))
 
 
-def measured(child: str) -> Row | None:
-    """The row that a child process measures; None if it failed, with its error on the screen."""
-    command = [sys.executable, "-m", "benchmarks.own", "--child", child]
-    done = subprocess.run(command, stdout=subprocess.PIPE, cwd=ROOT)
-    return None if done.returncode else Row(json.loads(done.stdout.splitlines()[-1]))
+def measured(wanted: list[Any]) -> Row | None:
+    """The row that two child processes measure, of which one keeps freed memory; None if one
+    failed, with its error on the screen."""
+    rows = []
+    for memory in ("", "keep"):
+        child = json.dumps([*wanted, memory])
+        command = [sys.executable, "-m", "benchmarks.own", "--child", child]
+        done = subprocess.run(command, stdout=subprocess.PIPE, cwd=ROOT)
+        if done.returncode:
+            return None
+        rows.append(Row(json.loads(done.stdout.splitlines()[-1])))
+    usual, keeping = rows
+    both = {name: usual[name] + keeping[name] for name in ("seconds", "disturbed", "kept")}
+    return usual | both | {name: usual[name] | keeping[name] for name in ("times", "failed")}
 
 
 if __name__ == "__main__":

@@ -58,6 +58,7 @@ WORDS = (  # word, meaning, and the screens that show it ("" if all do)
     ("reduce-overhead", "by torch.compile, and replayed as a CUDA graph", f"NewRun {RACES}"),
     ("max-autotune", "by torch.compile, which tries several kernels", f"NewRun {RACES}"),
     ("fused", "an optimiser that updates all weights in one kernel", f"NewRun {RACES}"),
+    ("keep", "glibc keeps memory that calls free, which costs no page faults", RACES),
     ("dataloader", "batches made by torch's DataLoader", f"NewRun {RACES}"),
     ("cudnn-benchmark", "cuDNN tries its algorithms and keeps the fastest", f"NewRun {RACES}"),
     ("int8-static", "activations scaled once, from sample inputs", f"Advisor Model {RACES}"),

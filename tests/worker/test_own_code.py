@@ -1,5 +1,6 @@
 """`advise --torch`, `--function` and `--command` from the command line to the document."""
 
+import platform
 import shlex
 import subprocess
 import sys
@@ -87,6 +88,18 @@ def test_a_module_races_in_torch_and_onnx_runtime(advise: Advise, tmp_path: Path
     assert "reproduce.py" in saved["files"]
     # Neither the engine nor the workers of ONNX Runtime and of the model lab see it.
     assert importers(tmp_path) == {"cpu/torch", "cpu/torch for export"}
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another allocator")
+def test_a_candidate_that_keeps_freed_memory_races(advise: Advise, tmp_path: Path) -> None:
+    filters = ("--backend", "torch", "--threads", "1", "--precision", "fp32")
+    modes = ("--mode", "plain", "--mode", "keep")
+    found = printed(advise("--torch", "modules:wasteful", *filters, *modes, *budget(10)))
+    by_mode = {m["case"]["mode"]: m for m in found["measurements"]}
+    if "faulting_fraction" not in by_mode[None].get("figures", {}):
+        pytest.skip("this system faults in huge pages")
+    assert by_mode["keep"]["n"] > 0
+    assert "faulting_fraction" not in by_mode["keep"].get("figures", {})
 
 
 def test_a_script_runs_once(advise: Advise, tmp_path: Path) -> None:

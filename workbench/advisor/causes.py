@@ -32,6 +32,7 @@ def causes(evidence: Evidence) -> list[str]:
         *_waiting(evidence, evidence.pick),
         *_launches(evidence),
         *_roofs(evidence, evidence.pick),
+        *_memory(evidence, evidence.pick),
         *_precision(evidence, evidence.pick),
         *_threads(evidence, evidence.pick),
     ]
@@ -161,6 +162,17 @@ def _name(candidate: Candidate) -> str:
     """`BF16`, `INT8 static`."""
     case = candidate.case
     return " ".join(filter(None, [case.precision.upper(), case.quantization]))
+
+
+def _memory(evidence: Evidence, pick: Candidate) -> Iterator[str]:
+    """The pick against itself in a process that does not keep freed memory."""
+    usual = [word for word in pick.case.mode_words if word != "keep"]
+    without = replace(pick.case, mode="+".join(usual) or None)
+    for other in evidence.by_id:
+        if other is not pick and other.case == without:
+            than = "without keep, where each step faults memory in again"
+            if gain := _gain(pick, other, candidate_name(pick.case), than):
+                yield gain
 
 
 def _threads(evidence: Evidence, pick: Candidate) -> Iterator[str]:

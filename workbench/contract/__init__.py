@@ -41,6 +41,7 @@ from .result import (
 )
 from .task import (
     DEFAULT_CACHE_BYTES as DEFAULT_CACHE_BYTES,
+    FAULTING_FRACTION as FAULTING_FRACTION,
     WAITING_FRACTION as WAITING_FRACTION,
     DeviceTimer as DeviceTimer,
     Setup as Setup,

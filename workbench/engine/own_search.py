@@ -14,10 +14,11 @@ from ..advisor.model.candidates import on_threads, rivals
 from ..advisor.own import candidates as ways
 from ..advisor.own.candidates import Space, way
 from ..advisor.refinements import SETTLED_ROUNDS
-from ..contract import Case
+from ..contract import FAULTING_FRACTION, Case
 from ..planning.plan import CandidateSource
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
+from ..report.measurements import FAULTING
 from ..text.units import listed
 from ..worker.session_options import NO_SPIN, ONNX_BACKENDS
 from .own_exports import Exports
@@ -88,8 +89,9 @@ class OwnSearch(CandidateSource):
     def _plan(self) -> list[Stage]:
         """The stages of this row; a further one begins with the best of the first."""
         if self._first is not None:
-            return [self._repeat_best, self._mix, self._compile_first, self._vary]
-        return [self._change, self._export, self._quantise, self._mix, self._compile, self._vary]
+            return [self._repeat_best, self._keep, self._mix, self._compile_first, self._vary]
+        found = [self._change, self._export, self._keep, self._quantise, self._mix]
+        return [*found, self._compile, self._vary]
 
     # --------------------------------------------------------- the race asks
 
@@ -157,6 +159,14 @@ class OwnSearch(CandidateSource):
 
     def _change(self, left_s: float) -> list[Case]:
         return self._new(ways.quick_changes(self._space))
+
+    def _keep(self, left_s: float) -> list[Case]:
+        """Eager torch that would lead without its page faults, in a process that keeps freed
+        memory; one at a time, since each starts a worker."""
+        ranked = [] if self._is_short(left_s) else self._ranked
+        eager = [c for c in ranked if _is_eager(c.case) and _loses_by_faults(c, ranked[0])]
+        kept = (self._here(ways.keeping(candidate.case)) for candidate in eager)
+        return self._admitted([case for case in kept if case.id not in self._known][:1])
 
     def _export(self, left_s: float) -> list[Case]:
         is_done = self._exports.exported is not None or "onnx" in self._exports.left_out
@@ -236,7 +246,8 @@ class OwnSearch(CandidateSource):
         for case in (candidate.case for candidate in self._ranked):
             if case.backend == "torch":
                 plain = way(case.device, case.precision, None, case.threads)
-                best.setdefault(case.device, plain)
+                keeps = ways.KEEP in case.mode_words
+                best.setdefault(case.device, ways.keeping(plain) if keeps else plain)
         return ways.compiled(self._space, best.values())
 
     def _compile_first(self, left_s: float) -> list[Case]:
@@ -259,7 +270,11 @@ class OwnSearch(CandidateSource):
         leader = ranked[0]
         if len(leader.blocks) < SETTLED_ROUNDS:
             return None
-        if joining := self._vary_leader(ranked, left_s) or self._vary_compiled(ranked, left_s):
+        if joining := (
+            self._vary_leader(ranked, left_s)
+            or self._vary_compiled(ranked, left_s)
+            or self._keep(left_s)
+        ):
             return joining
         if self._first is not None or has_compiled(self.candidates):
             return None  # another candidate may take the lead
@@ -285,12 +300,14 @@ class OwnSearch(CandidateSource):
         return self._admitted(self._exports.neighbours(case, self.scenario, left_s))
 
     def _vary_compiled(self, ranked: Sequence[Candidate], left_s: float) -> list[Case]:
-        """Another number of threads or precision of the best compiled candidate, if it is near."""
+        """Another number of threads or precision of the best compiled candidate, if it is near, or
+        itself in a process that keeps freed memory."""
         compiled = next((c for c in ranked if c.case.is_compiled), None)
         if compiled is None or compiled.min_s > NEAR * ranked[0].min_s:
             return []
         case = compiled.case
-        others = self._on_other_threads(case)
+        others = [ways.keeping(case)] if _loses_by_faults(compiled, ranked[0]) else []
+        others += self._on_other_threads(case)
         raced = dict.fromkeys(c.case.precision for c in ranked if c.case.backend == "torch")
         others += [replace(case, precision=precision) for precision in raced]
         new = [each for each in others if each.id not in self._known][:1]
@@ -400,3 +417,10 @@ def has_compiled(candidates: Iterable[Candidate]) -> bool:
 
 def _is_eager(case: Case) -> bool:
     return case.backend == "torch" and not case.is_compiled
+
+
+def _loses_by_faults(candidate: Candidate, leader: Candidate) -> bool:
+    """Whether a candidate would lead if its page faults took no time."""
+    most = candidate.blocks[-1].metrics.get(FAULTING_FRACTION, 0.0)
+    least = most / (candidate.case.threads or 1)  # its threads may fault at the same time
+    return most > FAULTING and candidate.min_s * (1 - least) < leader.min_s

@@ -37,6 +37,7 @@ def worker_key(case: Case, scenario: Scenario | None = None) -> WorkerKey:
     is_risky = case.is_compiled or case.tuning.get("workers") or (on_gpu and "graph" in words)
     apart = (
         (on_gpu and case.is_compiled)
+        or "keep" in words  # it holds for the whole process
         or "cudnn-benchmark" in words  # torch keeps its first plan for a convolution (Conv_v8.cpp)
         or (is_risky and catalog.load(case.workload).isolates)
     )

@@ -30,7 +30,7 @@ UNUSED = {  # options of a run that do not apply to a kind of code
     FUNCTION: ("--backend", "--precision", "--mode"),
     COMMAND: ("--backend", "--precision", "--mode", "--threads", "--batch"),
 }
-MODES = ("plain", "nhwc", "compile", "reduce-overhead", "graph", "fused")  # joined by "+"
+MODES = ("plain", "nhwc", "compile", "reduce-overhead", "graph", "fused", "keep")  # joined by "+"
 PICKLES = (".pt", ".pth")
 MOST = 64  # combinations of the values of --over in one race
 TARGETS = {TORCH: "package.module:build, script.py, or model.pt2", FUNCTION: "package.module:work"}

@@ -147,7 +147,7 @@ class Measurement(msgspec.Struct):
     roofline: Roofline | None = None
     operators: list[OperatorShare] = []  # with --trace, longest first
     unprofiled: Reason | None = None  # with --trace: cause of an empty `operators`
-    # The workload's own metrics: medians over its blocks, units in the names.
+    # The workload's own metrics, and page faults: medians over its blocks, units in the names.
     metrics: dict[str, float] = msgspec.field(default_factory=dict, name="figures")
 
 

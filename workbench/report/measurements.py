@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from ..contract import FAULTING_FRACTION
 from ..records import document as doc
 from ..records.machine import Machine
 from ..records.reason import Warning
@@ -18,6 +19,8 @@ FEW_SAMPLES = 10
 WIDE = 0.05  # relative half-width of the median's interval
 DRIFT = 0.03  # relative change from the first third of the blocks to the last
 OVERHEAD = 0.01  # share of a step that the timing loop itself takes
+FAULTING = 0.1  # share of the time that may go into faulting in memory
+KEEPING = "MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=1000000000000"  # mallopt(3)
 
 
 def statistics(
@@ -85,12 +88,15 @@ def against(candidate: Candidate, fastest: Candidate | None) -> doc.Against | No
 
 
 def metrics_of(candidate: Candidate, row: Sequence[Candidate] = ()) -> dict[str, float]:
-    """The workload's metrics as medians over the blocks, and the scaling efficiency of ranks."""
+    """The workload's metrics as medians over the blocks, and the scaling efficiency of ranks; page
+    faults only where they matter."""
     names = dict.fromkeys(name for block in candidate.blocks for name in block.metrics)
     medians = {
         name: stats.median([b.metrics[name] for b in candidate.blocks if name in b.metrics])
         for name in names
     }
+    if medians.get(FAULTING_FRACTION, 1.0) <= FAULTING:
+        del medians[FAULTING_FRACTION]
     efficiency = scaling_efficiency(candidate, row)
     return medians if efficiency is None else {**medians, "scaling_efficiency_fraction": efficiency}
 
@@ -210,6 +216,12 @@ def measurement_warnings(candidate: Candidate, machine: Machine | None = None) -
         message = f"the timing loop takes {overhead * 1e9:.0f} ns of a step ({share})"
         remedy = "choose a larger size or batch: a step should take 10 us or more"
         yield Warning("short_step", message, remedy, case.id)
+    if (faulting := metrics_of(candidate).get(FAULTING_FRACTION)) is not None:
+        message = (
+            f"up to {faulting:.0%} of its time goes into memory that each step faults in again"
+        )
+        remedy = f"put {KEEPING} before the command: glibc then keeps freed memory"
+        yield Warning("page_faults", message, remedy, case.id)
     cores = machine.cpu.effective_cores if machine is not None else math.inf
     if case.threads is not None and case.threads > cores:
         message = f"{case.threads} threads share {units.counted(int(cores), 'core')}"

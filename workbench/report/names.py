@@ -25,6 +25,7 @@ MODES = {
     "reduce-overhead": "reduce-overhead mode",
     "graph": "a CUDA graph",
     "fused": "a fused optimiser",
+    "keep": "freed memory kept",
 }
 
 

@@ -181,7 +181,7 @@ _FORMS: dict[str, Callable[[float], str]] = {
 def named(name: str, value: float) -> str:
     """A metric whose name ends in its unit: `waiting 12%`, `allreduce 1.20 GB/s`, `epochs 3`."""
     ending = next(ending for ending in _FORMS if name.endswith(ending))
-    words = {"waiting": "waiting for data"}
+    words = {"waiting": "waiting for data", "faulting": "faulting in memory"}
     label = name.removesuffix(ending).replace("_", " ")
     return f"{words.get(label, label)} {_FORMS[ending](value)}"
 

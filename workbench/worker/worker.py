@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from ..catalog.importing import import_backend, import_workload
-from ..contract import Backend, Case, Setup, Task, WorkloadError, kind_of
+from ..contract import FAULTING_FRACTION, Backend, Case, Setup, Task, WorkloadError, kind_of
 from ..process.cores import bind_near
+from . import allocator
 from .block import WarmedUp, best_step_s, call_overhead_s, run_block, time_sample, warm_up
 from .failures import FULL_HINT, FULL_MARKS, MEMORY_HINT, first_line, is_out_of_memory
 from .openmp import clashing_runtimes
@@ -132,6 +133,7 @@ class Worker:
         self._latest = case
         # Named for the timeline of a system-wide profiler.
         with self._library.named_range(self.device, case) if self._on_gpu else nullcontext():
+            faulting = allocator.Faulting()
             answer = run_block(
                 prepared.task,
                 iterations=warmed.iterations,
@@ -141,7 +143,10 @@ class Worker:
                 latency=prepared.latency,
                 settle_s=settle_s,
             )
-        return {**answer, "loss": prepared.task.loss(), "figures": prepared.task.metrics()}
+        figures = prepared.task.metrics()
+        if self.device == "cpu":
+            figures = {**figures, FAULTING_FRACTION: round(faulting.share(), 3)}
+        return {**answer, "loss": prepared.task.loss(), "figures": figures}
 
     def attempt(self, case: dict[str, Any], seed: int) -> dict[str, Any]:
         """Two steps to see whether the case fits, since an optimiser allocates after the first."""
@@ -275,4 +280,5 @@ def main(arguments: list[str]) -> None:
     """Serve requests from the socket whose descriptor is the first argument until it closes."""
     descriptor, backend, device = arguments
     bind_near(device)
+    allocator.settle()
     serve(Worker(backend, device), int(descriptor))

@@ -138,7 +138,7 @@ def test_keys_have_their_written_names_and_their_comments() -> None:
     defs = SCHEMAS["document"]["$defs"]
     figures = defs["Measurement"]["properties"]["figures"]
     assert figures["description"] == (
-        "The workload's own metrics: medians over its blocks, units in the names."
+        "The workload's own metrics, and page faults: medians over its blocks, units in the names."
     )
     assert defs["Case"]["properties"]["threads"]["description"] == "CPU threads; None on a GPU"
     assert "metrics" not in defs["Measurement"]["properties"]

@@ -31,6 +31,7 @@ COLD_S = 14.0  # more seconds if torch has not yet used this compiler, measured 
 IMPORT_S, SLOWEST = 1.2, 2.5
 UNKNOWN = 200, 50  # operations and convolutions of a module that was not exported
 NHWC, COMPILE, GRAPH, REDUCE = "nhwc", "compile", "graph", "compile+reduce-overhead"
+KEEP = "keep"
 
 
 def way(device: str, precision: str, mode: str | None = None, threads: int | None = None) -> Case:
@@ -98,13 +99,19 @@ def quick_changes(space: Space) -> list[Case]:
     return sorted(found, key=lambda case: case.mode == GRAPH)  # each has a worker of its own
 
 
+def keeping(case: Case) -> Case:
+    """The case in a process that keeps freed memory."""
+    return replace(case, mode="+".join(filter(None, [case.mode, KEEP])))
+
+
 def compiled(space: Space, best: Iterable[Case]) -> list[Case]:
     """torch.compile of the best eager candidate on each device."""
-    found = []
+    found = list[Case]()
     for case in best:
         modes = [COMPILE] if kind_of(case.device).on_host else [COMPILE, REDUCE]
         # The compiler chooses its own memory layout.
-        found += [replace(case, mode=mode) for mode in modes]
+        forms = [replace(case, mode=mode) for mode in modes]
+        found += map(keeping, forms) if KEEP in case.mode_words else forms
     return list(filter(space.request.admits, found))
 
 

@@ -8,6 +8,7 @@ from ...contract import THREAD_VARIABLES, Case, kind_of
 from ...planning.questions import OwnQuestion
 from ...records.code import CodeFacts
 from ...worker import onnx_gpu
+from ...worker.allocator import KEEP, SETTLE
 from ...worker.code import COMMAND, FUNCTION, MODEL, command_words, guard_for, port_name
 from ...worker.session_options import ONNX_BACKENDS
 from ..model.snippet import CALLS, session_lines
@@ -80,7 +81,8 @@ def lines(facts: CodeFacts, case: Case, question: OwnQuestion) -> Lines:
     call = "model(*inputs, **named)" if facts.named else "model(*inputs)"
     if case.backend in ONNX_BACKENDS:
         return _session(facts, case)
-    setup = ["import torch", "", *_process(facts, case)]
+    imports = ["import ctypes"] if "keep" in case.mode_words else []
+    setup = [*imports, "import torch", "", *_process(facts, case)]
     if question.train:  # else parts that the builder has set to eval stay so
         setup += ["if not model.training:", "    model.train()"]
     elif not facts.graph:
@@ -126,13 +128,14 @@ def _session(facts: CodeFacts, case: Case) -> Lines:
 
 
 def _process(facts: CodeFacts, case: Case) -> list[str]:
-    """Settings of the whole process: threads, and the arithmetic of FP32 on a GPU.
+    """Settings of the whole process: memory and threads, or the arithmetic of FP32 on a GPU.
 
     `allow_tf32` works in all versions of torch.  Its successor came with 2.9; where a module has
     set that for all of torch or for cuDNN, `allow_tf32 = False` does not undo it.
     """
     if kind_of(case.device).on_host:
-        return [] if case.threads is None else [f"torch.set_num_threads({case.threads})"]
+        threads = [] if case.threads is None else [f"torch.set_num_threads({case.threads})"]
+        return [*(KEEP if "keep" in case.mode_words else [SETTLE]), *threads]
     if case.precision not in ("fp32", "tf32") or facts.precision != "fp32":
         return []
     is_tf32 = case.precision == "tf32"

@@ -1,5 +1,6 @@
 """The lines to paste run, and compute what the code as written computes."""
 
+import ctypes
 import os
 import subprocess
 from collections import UserDict, defaultdict
@@ -58,6 +59,15 @@ def scope() -> Any:
 def expected(scope: dict[str, Any]) -> Any:
     with torch.no_grad():
         return scope["model"].eval()(*scope["inputs"], **scope["named"])
+
+
+def test_memory_is_kept_before_the_call(scope: dict[str, Any], monkeypatch: Any) -> None:
+    right, chosen = expected(scope), []
+    libc = SimpleNamespace(mallopt=lambda *option: chosen.append(option))
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: libc)
+    exec(snippet(facts(), case(mode="keep"), QUESTION), scope)
+    torch.testing.assert_close(scope["output"], right)
+    assert chosen == [(-4, 0), (-1, -1)]  # M_MMAP_MAX and M_TRIM_THRESHOLD of malloc.h
 
 
 @pytest.mark.parametrize(
