@@ -164,7 +164,7 @@ class OwnSearch(CandidateSource):
         """Eager torch that would lead without its page faults, in a process that keeps freed
         memory; one at a time, since each starts a worker."""
         ranked = [] if self._is_short(left_s) else self._ranked
-        eager = [c for c in ranked if _is_eager(c.case) and _loses_by_faults(c, ranked[0])]
+        eager = [c for c in ranked if _is_eager(c.case) and loses_by_faults(c, ranked[0])]
         kept = (self._here(ways.keeping(candidate.case)) for candidate in eager)
         return self._admitted([case for case in kept if case.id not in self._known][:1])
 
@@ -306,7 +306,7 @@ class OwnSearch(CandidateSource):
         if compiled is None or compiled.min_s > NEAR * ranked[0].min_s:
             return []
         case = compiled.case
-        others = [ways.keeping(case)] if _loses_by_faults(compiled, ranked[0]) else []
+        others = [ways.keeping(case)] if loses_by_faults(compiled, ranked[0]) else []
         others += self._on_other_threads(case)
         raced = dict.fromkeys(c.case.precision for c in ranked if c.case.backend == "torch")
         others += [replace(case, precision=precision) for precision in raced]
@@ -419,7 +419,7 @@ def _is_eager(case: Case) -> bool:
     return case.backend == "torch" and not case.is_compiled
 
 
-def _loses_by_faults(candidate: Candidate, leader: Candidate) -> bool:
+def loses_by_faults(candidate: Candidate, leader: Candidate) -> bool:
     """Whether a candidate would lead if its page faults took no time."""
     most = candidate.blocks[-1].metrics.get(FAULTING_FRACTION, 0.0)
     least = most / (candidate.case.threads or 1)  # its threads may fault at the same time

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..advisor.own import training
-from ..advisor.own.candidates import Space
+from ..advisor.own.candidates import Space, keeping
 from ..advisor.refinements import settled_leaders
 from ..contract import WAITING_FRACTION, Case
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
 from .own_exports import Exports
-from .own_search import COMPILED, OwnSearch, Stage, has_compiled
+from .own_search import COMPILED, OwnSearch, Stage, has_compiled, loses_by_faults
 
 CHANGED = "its other precisions and modes"
 
@@ -82,6 +82,8 @@ class TrainingSearch(OwnSearch):
             found = training.after(case, self._space, self.scenario.batch, waiting)
             if self._first is not None:  # it has raced the modes
                 found = [each for each in found if each.mode == case.mode]
+            if loses_by_faults(leader, leader):
+                found.append(keeping(case))
             if cases := self._new(self._affordable(found, left_s)):
                 return cases
         return None

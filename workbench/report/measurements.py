@@ -216,10 +216,10 @@ def measurement_warnings(candidate: Candidate, machine: Machine | None = None) -
         message = f"the timing loop takes {overhead * 1e9:.0f} ns of a step ({share})"
         remedy = "choose a larger size or batch: a step should take 10 us or more"
         yield Warning("short_step", message, remedy, case.id)
-    if (faulting := metrics_of(candidate).get(FAULTING_FRACTION)) is not None:
-        message = (
-            f"up to {faulting:.0%} of its time goes into memory that each step faults in again"
-        )
+    faulting = metrics_of(candidate).get(FAULTING_FRACTION)
+    if faulting is not None and "keep" not in case.mode_words:
+        share = f"up to {faulting:.0%} of its time"
+        message = f"{share} goes into memory that each step faults in again"
         remedy = f"put {KEEPING} before the command: glibc then keeps freed memory"
         yield Warning("page_faults", message, remedy, case.id)
     cores = machine.cpu.effective_cores if machine is not None else math.inf

@@ -10,6 +10,7 @@ from typing import Any
 
 from workbench import contract
 from workbench.contract import Case, DeviceTimer, Profile, Setup, Task, WorkloadError, kind_of
+from workbench.worker import allocator
 from workbench.worker.libraries import nn, np, torch
 
 from .._backends.torch import library_of
@@ -124,6 +125,8 @@ class TorchTask(Task):
             where = f"{case.device} computes on the {self.device.type.upper()}"
             text = f"mode {missing[0]} needs a CUDA device, and {where}"
             raise WorkloadError(text, hint="choose another --mode here")
+        if "keep" in self.modes:
+            allocator.keep()
 
     def laid_out(self, network: Any) -> Any:
         """The network in the layout of the case: channels last in mode "nhwc"."""

@@ -12,7 +12,6 @@ from statistics import median
 from typing import Any
 
 from workbench.contract import Accuracy, Case, Setup, WorkloadError
-from workbench.worker import allocator
 from workbench.worker.code import Code, guard_for
 from workbench.worker.libraries import torch
 
@@ -38,8 +37,6 @@ class ModuleTask(TorchTask):
 
     def __init__(self, case: Case, setup: Setup, code: Code) -> None:
         super().__init__(case)
-        if "keep" in self.modes:
-            allocator.keep()
         self.code = code
         self.known = examine.known(code)
         self.restores = bool(self.known["mutated"]) or self.known["stateful"]

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import pytest
 from simulated_own import FACTS, SimulatedOwn, raced
 
-from workbench.contract import Case
+from workbench.contract import FAULTING_FRACTION, Case
 from workbench.export.text import run_text
 from workbench.export.view.derived import RunView
 from workbench.planning.questions import OwnQuestion
@@ -46,6 +46,24 @@ def test_modes_and_loaders_of_the_leader_join_and_the_best_is_picked() -> None:
     assert own.verdict.pick is not None and "fused" in own.verdict.pick
     assert "workers=2" in own.verdict.pick
     assert {case.params["batches"] for case in (c.case for c in own.candidates)} == {2}
+
+
+class Faulting(SimulatedTraining):
+    """Page faults take a third of a step, unless the process keeps freed memory."""
+
+    def step_s(self, case: Case) -> float:
+        return super().step_s(case) * (1 if "keep" in case.mode_words else 1.5)
+
+    def block(self, request: dict[str, Any]) -> dict[str, Any]:
+        faults = "keep" not in self.cases[request["case"]].mode_words
+        return {**super().block(request), "figures": {FAULTING_FRACTION: 0.6 if faults else 0.0}}
+
+
+def test_a_leader_that_faults_in_memory_races_with_freed_memory_kept() -> None:
+    report = Report.of(raced(Faulting, own=QUESTION, budget_s=120, batch=(8,)))
+    assert "fused+keep" in report.rows["own"].verdict.pick
+    usual = Report.of(raced(SimulatedTraining, own=QUESTION, budget_s=120, batch=(8,)))
+    assert not any("keep" in c.case.mode_words for c in usual.candidates.values())
 
 
 def test_each_batch_has_a_row_with_the_best_of_the_first_and_the_fastest_batch_is_named() -> None:

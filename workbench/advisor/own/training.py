@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ...contract import Case, ParameterValue, kind_of
-from .candidates import COMPILE, GRAPH, NHWC, Space, as_written, quick_changes, way
+from .candidates import COMPILE, GRAPH, KEEP, NHWC, Space, as_written, quick_changes, way
 
 FUSED = "fused"
-MODES = (NHWC, COMPILE, FUSED)  # in the order of a case's mode
+MODES = (NHWC, COMPILE, FUSED, KEEP)  # in the order of a case's mode
 WORKERS_JOIN_FROM = 0.02  # share of the time that waits for data
 MOST_WORKERS = 16
 LONGEST_SAMPLE_S = 2.0
@@ -78,9 +78,14 @@ def steps_per_sample(space: Space, batch: int | None, device: str) -> int:
 
 
 def _with_modes(leader: Case, space: Space) -> Iterator[Case]:
-    """The leader with one more mode, for each that is possible and that it lacks."""
+    """The leader with one more mode, for each but KEEP that is possible and that it lacks."""
     present = leader.mode_words
-    left_out = {*present, *space.facts.impossible, *(() if space.facts.convolves else (NHWC,))}
+    left_out = {
+        *present,
+        KEEP,
+        *space.facts.impossible,
+        *(() if space.facts.convolves else (NHWC,)),
+    }
     for mode in MODES:
         if mode not in left_out:
             yield replace(leader, mode="+".join(m for m in MODES if m in (*present, mode)))
