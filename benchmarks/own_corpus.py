@@ -16,7 +16,7 @@ from torch import nn
 # those that led to changes of the search.
 # fmt: off
 HELD_OUT = {
-    "efficientnet_b0", "gat", "gru", "mobilenet_v3_small", "mobilevit", "point_net",
+    "efficientnet_b0", "gat", "gru", "mobilenet_v3_small", "mobilevit",
     "r3d_18", "resmlp", "squeezenet", "swin", "t5_encoder", "wav2vec2",
 }
 # fmt: on
