@@ -95,9 +95,11 @@ def test_bad_prices_are_usage_errors(folder, tmp_path) -> None:
     assert code == 0 and json.loads(text)["rows"][0]["cheapest"] == ["old"]
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(folder) -> None:
+def test_a_folder_that_cannot_be_written_is_one_line_and_no_wrong_use(folder) -> None:
     (folder / "fleet-document.json").mkdir()
-    assert "cannot be written: it is a folder" in refused("collect", folder)
+    done = CliRunner().invoke(command, ["fleet", "collect", str(folder)])
+    said = f"workbench: {folder}/fleet-document.json cannot be written: it is a folder\n"
+    assert (done.exit_code, done.stderr) == (1, said)
 
 
 def test_a_fifo_in_the_place_of_a_document_does_not_wait(cli, tmp_path) -> None:

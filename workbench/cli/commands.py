@@ -317,6 +317,9 @@ def config(change: str | None, key: str | None, value: str | None) -> None:
         try:
             assign(key, value)
         except ConfigError as error:
+            if isinstance(error.__context__, OSError):  # the machine's fault, not the user's
+                say(f"workbench: {error}")
+                sys.exit(FAILED)
             raise UsageError(str(error)) from None
         return
     values, wrong = load()

@@ -118,7 +118,8 @@ def collect(folder: str) -> None:
     try:
         replace(Path(folder) / COLLECTED, encode(found) + b"\n")
     except OSError as error:
-        raise UsageError(f"{folder}/{COLLECTED} cannot be written: {error.strerror}") from None
+        say(f"workbench: {folder}/{COLLECTED} cannot be written: {error.strerror}")
+        sys.exit(FAILED)
     for warning in found.warnings:
         say(f"warning: {warning.one_line}")
     put([summary(found)])

@@ -156,7 +156,7 @@ class EventWriter:
 
 def log_writer(report: Report, *, verbose: bool) -> Listener:
     """A listener that writes events in words to stderr: all if `verbose`, else failures and the
-    first extension of the run."""
+    first notable extension of the run."""
 
     def write(event: ev.AnyEvent) -> None:
         text = log_line(event, report, verbose=verbose)

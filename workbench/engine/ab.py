@@ -26,6 +26,7 @@ from ..records import events as ev
 from ..records.comparison import ABReport, ABResult, Side
 from ..records.reason import BUDGET, Reason
 from ..report.journal import new_run_id
+from ..report.names import sized_name
 from ..report.report import Report
 from ..stats import ratios
 from ..stats.objectives import BY_DEVICE
@@ -139,7 +140,7 @@ class ABRun:
         result.ratios.append(ratios.relative(blocks["B"], blocks["A"]))
         result.a_s.append(median(list(blocks["A"].values())))
         result.b_s.append(median(list(blocks["B"].values())))
-        say(f"{result.case}: pair {number + 1}: B / A {result.ratios[-1]:.3f}")
+        say(f"{sized_name(result.case)}: pair {number + 1}: B / A {result.ratios[-1]:.3f}")
 
     def _load(self, row: RowPlan, case: Case, side: Side) -> None:
         """Have a fresh process prepare a case; own code must return the same as on side A."""

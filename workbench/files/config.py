@@ -79,7 +79,8 @@ def assign(key: str, text: str | None) -> None:
         finally:
             os.close(folder)
     except OSError as error:
-        raise ConfigError(f"{path()} cannot be written: {error.strerror}") from None
+        remedy = "set XDG_CONFIG_HOME to a folder that can be written"
+        raise ConfigError(f"{path()} cannot be written: {error.strerror}; {remedy}") from None
 
 
 def _value(key: str, text: str) -> object:

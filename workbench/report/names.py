@@ -79,6 +79,11 @@ def candidate_name(case: Case | str) -> str:
     return label.replace("/", " ")
 
 
+def sized_name(case: str) -> str:
+    """`matmul[n=512] cpu torch fp32 t8` for a case id."""
+    return f"{case.partition('/')[0].removesuffix('[]')} {candidate_name(case)}".rstrip()
+
+
 def in_words(case: Case) -> str:
     """`ONNX Runtime static INT8, 2 threads`: the candidate without its device."""
     parts = [LIBRARIES.get(case.backend, case.backend), case.quantization, case.precision.upper()]

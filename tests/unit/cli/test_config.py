@@ -186,5 +186,15 @@ def test_a_full_disk_is_no_wrong_use(file: Path, monkeypatch, capsys) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["config", "set", "budget", "30"])
     assert ended.value.code == 1
-    said = f"workbench: {file} cannot be written: No space left on device\n"
-    assert capsys.readouterr().err == said
+    problem = f"workbench: {file} cannot be written: No space left on device; set XDG_CONFIG_HOME"
+    assert capsys.readouterr().err.startswith(problem)
+
+
+def test_a_home_that_is_read_only_is_no_wrong_use(monkeypatch, capsys) -> None:
+    read_only = Mock(side_effect=OSError(30, "Read-only file system"))
+    monkeypatch.setattr(Path, "mkdir", read_only)
+    with pytest.raises(SystemExit) as ended:
+        main(["config", "set", "budget", "30"])
+    assert ended.value.code == 1
+    said = capsys.readouterr().err
+    assert "cannot be written: Read-only file system; set XDG_CONFIG_HOME" in said

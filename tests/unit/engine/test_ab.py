@@ -182,7 +182,9 @@ def test_a_warning_of_every_process_is_printed_once(
             self.listener(WarningRaised(at_s=0.0, warning=Warning("new", "torch is new", "wait")))
 
     assert len(race(New(), budget_s=20.0).results[0].ratios) > 2
-    assert capsys.readouterr().err.count("warning: torch is new; wait") == 1
+    said = capsys.readouterr().err
+    assert said.count("warning: torch is new; wait") == 1
+    assert "work cpu python fp32: pair 1: B / A 1.000" in said
 
 
 def test_each_step_of_a_command_is_a_process_already(race: Race) -> None:

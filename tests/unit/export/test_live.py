@@ -80,7 +80,12 @@ def test_the_sensors_of_all_devices_stand_in_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("by_s", "said"), [((5.0, 3.0, -2.0), [True, False, False]), ((-2.0,), [False])]
+    ("by_s", "said"),
+    [
+        ((5.0, 3.0, -2.0), [True, False, False]),
+        ((-2.0,), [False]),
+        ((0.025, 5.0), [False, True]),
+    ],
 )
 def test_the_first_extension_is_said_without_verbose(by_s, said) -> None:
     report = Report.of(scenes.until(scenes.h200(), "convolution", 1))

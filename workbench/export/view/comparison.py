@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ...records import comparison as records
-from ...report.names import candidate_name
+from ...report.names import candidate_name, sized_name
 from ...stats.samples import median
 from ...stats.unpaired import SAME_WITHIN
 from ...text import units
@@ -115,7 +115,7 @@ def _staying(title: str, minimum: int | None = None, *, names: bool = False) -> 
 def _verdict(one: records.ComparedVerdict) -> tuple[str, ...]:
     picks = [candidate_name(pick) if pick else "no pick" for pick in one.picks]
     if len({*picks}) < len({*one.picks}):  # the picks differ only in size
-        picks = [_sized(pick) if pick else "no pick" for pick in one.picks]
+        picks = [sized_name(pick) if pick else "no pick" for pick in one.picks]
     words = map(choice_word, one.choices, one.picks)
     sides = [f"{word}: {pick}" for word, pick in zip(words, picks, strict=True)]
     ratios = [units.ratio_parts(ci[0], ci)[1] if ci else "-" for ci in one.ci95]
@@ -126,19 +126,14 @@ def _case(one: records.ComparedCase) -> tuple[str, ...]:
     ratio = units.ratio_parts(one.ratio, one.ci99)
     times = ", ".join(map(units.duration, one.median_s))
     why = one.reason.message if one.reason else "beyond --fail-on" if one.beyond else ""
-    return one.word, _sized(one.id), *ratio, times, f"{one.rounds[0]} / {one.rounds[1]}", why
-
-
-def _sized(case: str) -> str:
-    """`matmul[n=512] cpu torch fp32 t8`."""
-    return f"{case.partition('/')[0].removesuffix('[]')} {candidate_name(case)}".rstrip()
+    return one.word, sized_name(one.id), *ratio, times, f"{one.rounds[0]} / {one.rounds[1]}", why
 
 
 def ab_section(report: records.ABReport) -> Section:
     """The sides, notes on the results, and the table of results."""
     notes = [f"{side.name}: {side.label}" for side in report.sides]
-    notes += [f"{_sized(e.case)}: {e.reason.message}" for e in report.results if e.reason]
-    posed = [_sized(each.case) for each in report.results if each.basis == "simulated"]
+    notes += [f"{sized_name(e.case)}: {e.reason.message}" for e in report.results if e.reason]
+    posed = [sized_name(each.case) for each in report.results if each.basis == "simulated"]
     notes += [f"{case}: simulated, a CPU worker poses as this GPU" for case in posed]
     notes.append(f"SAME: the whole interval is within {report.tolerance:.2%}")
     named, ratio = _staying("Case", 24, names=True), _staying("B/A")
@@ -151,4 +146,4 @@ def _both_sides(result: records.ABResult) -> list[str]:
     interval = NOT_AVAILABLE if result.ci95 is None else "{:.3f}-{:.3f}".format(*result.ci95)
     times = [duration(median(each) if each else None) for each in (result.a_s, result.b_s)]
     word = result.word or "NO RESULT"
-    return [word, _sized(result.case), ratio, interval, *times, str(len(result.ratios))]
+    return [word, sized_name(result.case), ratio, interval, *times, str(len(result.ratios))]

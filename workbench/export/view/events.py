@@ -19,6 +19,7 @@ from .words import choice_word, reason_text
 
 # Warnings to show at once: a requested file is missing, no run is kept, or ratios are unreliable.
 ALARMING = ("no_trace", "no_journal", "not_frozen")
+NOTABLE_S = 1.0  # a shorter extension of a run is in the whole log only
 WORD_WIDTH = 10  # the longest word is `eliminated`
 LOG_LABEL = 22  # cells of "  41.2 s  eliminated  "
 NO_EVENTS = "no events: the row has not begun, or this is a JSON document"
@@ -189,9 +190,11 @@ def _measured(candidate: Candidate, name: str, run: RunView) -> Said:
 
 def log_line(event: ev.AnyEvent, report: Report, *, verbose: bool = True) -> str | None:
     """One line for an event that is already applied to `report`; None for mere detail.  Without
-    `verbose`, only failures and the first extension of the run have a line."""
+    `verbose`, only failures and the first notable extension of the run have a line."""
     found = narrate(event, RunView(report))
-    extends = isinstance(event, ev.BudgetExtended) and report.extended_s == event.by_s > 0
+    extends = isinstance(event, ev.BudgetExtended) and (
+        report.extended_s - event.by_s < NOTABLE_S <= report.extended_s
+    )
     if found is None or not (verbose or extends or found.tone == "error"):
         return None
     return f"{found.at_s:7.1f} s  {found.word:<{WORD_WIDTH}}  {found.text}".rstrip()
