@@ -51,6 +51,16 @@ def test_a_wrong_product_of_a_batch_is_found_though_all_others_are_right() -> No
     assert not task.probe.check(task.case, task.product.numpy()).passed
 
 
+@pytest.mark.parametrize("shape", [(4096, 8), (8, 4096)], ids=["row", "column"])
+def test_one_wrong_row_or_column_is_found_among_thousands_of_right_ones(shape) -> None:
+    task = prepared(gemm("bf16", 1, *shape, 16))
+    found = checked(task)
+    assert found.passed and 1e-3 < found.value < product.LIMITS["bf16"] / 4
+    lost = (1234, slice(None)) if shape[0] > shape[1] else (slice(None), 1234)
+    task.product[lost] = 0
+    assert not task.probe.check(task.case, task.product).passed
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_a_single_sum_that_nearly_cancels_is_not_an_error(seed: int) -> None:
     assert checked(prepared(gemm("bf16", 1, 1, 1, 64), seed)).passed
