@@ -5,6 +5,7 @@ import sys
 from contextlib import closing
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import onnx
@@ -18,9 +19,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from workbench import assets
 from workbench.contract import Accuracy, Case, Setup, WorkloadError
+from workloads import conv_layers
 from workloads._shared import network, onnx_model, optdigits, quantisation
 from workloads._shared.torch_task import TorchTask, aligned, set_tf32
-from workloads.conv_layers import WORKLOAD as CONV_LAYERS
 from workloads.digits import WORKLOAD as DIGITS, FedDigits, pictures as digit_pictures
 from workloads.forest import grow
 from workloads.infer_cnn import WORKLOAD as INFER_CNN
@@ -149,6 +150,20 @@ def test_a_gradient_that_is_wrong_is_found(place: int, factor: float) -> None:
     assert not task.check().passed
 
 
+def test_an_image_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = prepared(Case("conv_layers", "cpu", "torch", "fp32", None, 1, 3, {"image": 14}))
+    right = conv_layers.both_passes
+
+    def wrong(leaves: list[Any], **corner: bool) -> Any:
+        output, gradients = right(leaves, **corner)
+        if leaves is task.leaves:
+            output[-1, :, -1] = 0  # the last row of the last one
+        return output, gradients
+
+    monkeypatch.setattr(conv_layers, "both_passes", wrong)
+    assert not task.check().passed
+
+
 def test_a_training_starts_again_after_its_epochs() -> None:
     case = Case(
         "train_mlp_deep", "cpu", "torch", "fp32", None, 1, None, {"samples": 100, "epochs": 2}
@@ -232,7 +247,7 @@ def test_trees_have_paths_of_different_length() -> None:
 def test_memory_grows_with_the_job() -> None:
     small = Case("x", "cpu", "torch", "fp32", batch=1, params={"image": 32})
     large = Case("x", "cpu", "torch", "fp32", batch=64, params={"image": 256})
-    for workload in (TRAIN_CNN, INFER_CNN, CONV_LAYERS):
+    for workload in (TRAIN_CNN, INFER_CNN, conv_layers.WORKLOAD):
         assert workload.work(large).memory_bytes > 10 * workload.work(small).memory_bytes
     wide = Case("x", "cpu", "torch", "fp32", batch=1, params={"width": 16_384})
     assert INFER_MLP.work(wide).memory_bytes > 2e9

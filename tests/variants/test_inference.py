@@ -38,12 +38,6 @@ def test_the_reference_agrees_with_torch_in_float64() -> None:
     assert np.allclose(network.forward(layers, inputs), expected, rtol=1e-10, atol=1e-12)
 
 
-def test_onnx_has_the_same_weights() -> None:
-    task = prepared(encoder_case("onnxruntime", batch=2))
-    expected = network.forward(task.layers, task.inputs[0])
-    assert np.allclose(task.infer(task.inputs[0]), expected, atol=1e-4)
-
-
 @pytest.mark.parametrize(("half", "place"), [(h, p) for h in (0, 1) for p in (0, 1, 3)])
 def test_a_layer_that_is_wrong_is_found(half: int, place: int) -> None:
     """Bias of each kind of layer in turn: the smallest mistake that a graph can contain."""
@@ -153,6 +147,9 @@ def test_weights_too_large_for_an_onnx_model_are_refused(monkeypatch: pytest.Mon
 def test_a_check_of_a_large_batch_takes_a_few_samples_of_every_input() -> None:
     task = prepared(case_of("infer_mlp", batch=100, width=8))
     assert task.check().reference == "NumPy float64 forward pass of 128 inputs"
+    infer = task.infer
+    task.infer = lambda batch: infer(batch) * np.r_[np.ones(99), -1.0][:, None]
+    assert not task.check().passed, "the last sample of each is among them"
 
 
 def test_a_check_does_no_more_work_than_it_promises(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,14 +257,6 @@ def test_int8_for_tensorrt_has_symmetric_signed_ranges_only() -> None:
     assert all(point.dtype == np.int8 and not point.any() for point in symmetric)
     usual = zero_points()
     assert any(point.dtype == np.uint8 for point in usual) or any(p.any() for p in usual)
-
-
-@pytest.mark.parametrize("mode", [None, "tensorrt"])
-def test_on_a_simulated_gpu_they_run_too(mode: str | None) -> None:
-    quantization = "static" if mode else None
-    case = case_of("infer_mlp", "onnxruntime", "int8" if mode else "fp16", device="fake:0",
-                   quantization=quantization, mode=mode, width=16)  # fmt: skip
-    assert prepared(case).check().passed
 
 
 @pytest.mark.campaign
