@@ -92,13 +92,6 @@ def test_a_check_changes_nothing_in_the_training(name: str) -> None:
         fresh.close()
 
 
-def test_fp16_lowers_its_loss_scale_and_is_right() -> None:
-    task = prepared(case_of("train_gpt", "fp16"))
-    task.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**30)
-    assert task.check().passed
-    assert task.scaler.get_scale() < 2.0**30
-
-
 @pytest.mark.parametrize(("batch", "blocks"), [(1, 1), (1, 3), (2, 1), (11, 1), (11, 3), (24, 1)])
 def test_a_resnet_of_any_batch_is_right(batch: int, blocks: int) -> None:
     assert prepared(case_of("train_resnet", batch=batch, blocks=blocks)).check().passed
@@ -227,13 +220,6 @@ def test_a_resnet_has_the_papers_layers() -> None:
     matrices = [p for p in parameters if p.dim() > 1 and p.shape[-1] != 1]
     assert len(matrices) == 20
     assert sum(p.numel() for p in parameters) == pytest.approx(0.27e6, rel=0.03)
-
-
-@pytest.mark.campaign
-def test_a_resnet_learns_its_pictures() -> None:
-    task = prepared(case_of("train_resnet", batch=32))
-    first, *_, last = losses(task, 80)
-    assert last < first / 1.5
 
 
 @pytest.mark.parametrize(

@@ -99,9 +99,10 @@ def test_costs_of_a_batch_are_those_of_its_products() -> None:
     assert three.bytes_moved == 3 * one.bytes_moved
 
 
-def test_int8_sums_cannot_overflow_at_any_inner_size_offered() -> None:
-    inner = next(p for p in GEMM.parameters if p.name == "k")
-    assert inner.maximum * 127 * 127 < 2**31
+@pytest.mark.parametrize(("workload", "name"), [("gemm", "k"), ("matmul", "n")])
+def test_int8_sums_cannot_overflow_at_any_inner_size_offered(workload: str, name: str) -> None:
+    inner = next(p for p in catalog.load(workload).parameters if p.name == name)
+    assert inner.maximum * product.LARGEST_INT8**2 < 2**31
 
 
 def fp8(m: int = 64, n: int = 48, k: int = 256, device: str = "cpu") -> Task:
