@@ -1,6 +1,7 @@
 """The trainings: mixed precision, compiled and fused, wrong gradients, honest costs, accuracy."""
 
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -25,6 +26,7 @@ SMALL: dict[str, tuple[int, dict[str, ParameterValue]]] = {
     "digits_to_accuracy": (64, {"target": 0.9}),
 }
 TRAININGS = ["train_cnn", "train_resnet", "train_gpt"]
+LARGE = {"train_mlp_deep": {"samples": 100_000}}
 
 
 def case_of(
@@ -163,6 +165,15 @@ def test_operations_of_a_gpt_are_those_of_causal_attention() -> None:
     pairs, products = tokens**2, 6  # two forward, four backward
     masked = 2 * batch * blocks * products * width * (pairs - tokens * (tokens + 1) // 2)
     assert counter.get_total_flops() - masked == catalog.load("train_gpt").work(case).flops
+
+
+@pytest.mark.parametrize("name", [*TRAININGS, "train_mlp_deep"])
+def test_autocast_halves_the_bytes_of_activations_but_not_of_weights(name: str) -> None:
+    work = catalog.load(name).work
+    cases = [case_of(name, precision, batch=4096) for precision in ("fp32", "bf16")]
+    full, half = (work(replace(c, params={**c.params, **LARGE.get(name, {})})) for c in cases)
+    assert 0.5 < half.bytes_moved / full.bytes_moved < 0.6
+    assert half.flops == full.flops
 
 
 @pytest.mark.parametrize(
