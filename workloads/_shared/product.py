@@ -147,9 +147,9 @@ class Probe:
     def check(self, case: Case, product: Any) -> Accuracy:
         """Check `product`, (batch,) m x n, against the limit of the case's precision."""
         limit, pair = LIMITS[case.precision], (product, product.swapaxes(-1, -2))
-        error = worst(map(lambda side, c: side.error(c, limit), self.sides, pair))
+        errors = [side.error(each, limit) for side, each in zip(self.sides, pair, strict=True)]
         reference = f"float64 projection on {PROJECTIONS} random vectors"
-        return Accuracy.within(error, limit, reference)
+        return Accuracy.within(worst(errors), limit, reference)
 
 
 class Side:

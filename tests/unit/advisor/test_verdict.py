@@ -135,11 +135,6 @@ def test_a_contradiction_to_the_usual_advice_is_said() -> None:
     assert "usual advice (GPU)" in found.reasons[0]
 
 
-def test_the_same_report_gives_the_same_words() -> None:
-    blocks = {CPU: steady(1.0), CPU_B: steady(1.7), GPU: steady(0.4)}
-    assert verdict(blocks, gpus=["cuda:0"]) == verdict(blocks, gpus=["cuda:0"])
-
-
 def test_time_to_result_counts_what_comes_first() -> None:
     row = scenario(objective="time_to_result")
     found = verdict({CPU: steady(0.5), CPU_B: steady(1.5)}, row=row)
