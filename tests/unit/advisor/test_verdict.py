@@ -252,6 +252,16 @@ def test_an_error_at_the_limit_is_admissible_and_one_above_is_not() -> None:
     assert verdict(blocks, errors={CPU_B: 0.010001}).pick == CPU.id
 
 
+def test_an_error_that_unseen_inputs_may_exceed_is_not_admissible() -> None:
+    for bound, pick in ((0.009, CPU_B), (0.02, CPU)):
+        few = Accuracy("relative_error", 0.005, "10 inputs", 0.01, True, error_bound=bound)
+        built = events({CPU: steady(1.0), CPU_B: steady(0.2)})
+        assert (
+            decide(Report.of(changed(built, CasePrepared, CPU_B, accuracy=few)), ROW).pick
+            == pick.id
+        )
+
+
 def test_an_accuracy_in_which_more_is_better_is_no_error() -> None:
     share = Accuracy("test_accuracy", 0.97, "held-out digits", 0.9, True)
     built = changed(events({CPU: steady(1.0)}), CasePrepared, accuracy=share)
