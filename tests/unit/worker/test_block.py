@@ -355,6 +355,11 @@ def test_tails_get_their_samples_and_a_block_has_an_end(clock: Clock) -> None:
     assert len(run(clock, 1e-6, seconds=10.0)["samples_s"]) == block.MAX_SAMPLES
 
 
+def test_a_block_ends_with_the_sample_nearest_to_its_length(clock: Clock) -> None:
+    counts = [len(run(clock, step_s, seconds=0.1)["samples_s"]) for step_s in (0.03, 0.036, 0.06)]
+    assert counts == [3, 3, 2]
+
+
 def test_a_small_probe_counts_the_fastest_step_and_not_the_first(clock: Clock) -> None:
     assert block.best_step_s(Steps(clock, 0.001, 0.004, 0.002, 0.003), 0.02) == pytest.approx(
         0.002, rel=1e-3
