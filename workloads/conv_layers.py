@@ -82,17 +82,17 @@ class ConvStep(TorchTask):
         self.output, _ = both_passes(self.leaves)
 
     def check(self) -> Accuracy:
-        """A full-size pass in which only one corner of the first image's output counts.  Torch uses
-        the same kernels as in the timed steps, but the weight gradients depend on that corner only,
-        for which the float64 reference needs two more pixels: the reach of two layers."""
-        near = (slice(1), slice(None), slice(CORNER + 2), slice(CORNER + 2))
+        """A full-size pass in which only the last corner of the last image's output counts.  Torch
+        uses the same kernels as in the timed steps, but the weight gradients depend on that corner
+        only, for which the float64 reference needs two more pixels: the reach of two layers."""
+        near = (slice(-1, None), slice(None), *[slice(-CORNER - 2, None)] * 2)
         inputs, *weights = map(torch.from_numpy, self.arrays)
         exact = [leaf.double().requires_grad_() for leaf in (inputs[near], *weights)]
         self.step()  # its output is the `result`
         results = []
         for leaves in (self.leaves, exact):
             output, (inner, *others) = both_passes(leaves, corner=True)
-            parts = (output[:1, :, :CORNER, :CORNER], inner[near], *others)
+            parts = (output[-1:, :, -CORNER:, -CORNER:], inner[near], *others)
             results.append([part.cpu().double().contiguous().numpy() for part in parts])
         error = worst(map(relative_error, *results))
         name = "output and gradients of one corner, float64 torch on the CPU; the worst of four"
@@ -103,14 +103,14 @@ class ConvStep(TorchTask):
 
 
 def both_passes(leaves: Sequence[Any], *, corner: bool = False) -> tuple[Any, Any]:
-    """The output, and the gradients of half its square; `corner`: of the first image's corner."""
+    """The output, and the gradients of half its square; `corner`: of the last image's corner."""
     inputs, first, second = leaves
     hidden = torch.relu(torch.conv2d(inputs, first, padding=1))
     output = torch.relu(torch.conv2d(hidden, second, padding=1))
     signal = output.detach()
     if corner:
         mask = torch.zeros_like(signal[:, :1])
-        mask[:1, :, :CORNER, :CORNER] = 1
+        mask[-1:, :, -CORNER:, -CORNER:] = 1
         signal = signal * mask
     return output.detach(), torch.autograd.grad(output, leaves, signal)
 

@@ -88,7 +88,7 @@ class Scaling(Workload):
         own = 4.0 * (activations / world + 5 * weights) + process
         return Work(
             flops=mlp_training_flops(sizes, batch),
-            bytes_moved=4.0 * (activations + 6 * world * weights),
+            bytes_moved=float(case.element_bytes * activations + 24 * world * weights),
             items=batch,
             item="samples",
             # One rank runs on each GPU.

@@ -1,6 +1,6 @@
 """A loop that cannot be batched: each branch depends on the previous iteration's result."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
@@ -44,9 +44,7 @@ class SequentialLoop(Workload):
         # Few digits: sums with a root are then exact, and all candidates take the same branches.
         units = np.random.default_rng(setup.seed).integers(1, 2**START_BITS)
         first = int(units) / 2**START_BITS
-        if case.backend == "torch":
-            return TorchRoots(case, setup, first)
-        return ScalarRoots(case, first)
+        return TorchRoots(case, setup, first) if case.backend == "torch" else Roots(case, first)
 
 
 def bisect(iterations: int, first: Any, low: Any, high: Any) -> Any:
@@ -92,12 +90,16 @@ def exact(first: float, iterations: int) -> float:
 
 
 class Roots(Task):
-    """Every candidate must take exactly the same branches."""
+    """The search in the interpreter, with NumPy's scalars or plain floats.  Every candidate must
+    take exactly the same branches."""
 
-    case: Case
-    numbers: Sequence[Any]  # the first target, and the bracket
     search: Callable[..., Any] = staticmethod(bisect)
     root: Any = None
+
+    def __init__(self, case: Case, first: float) -> None:
+        self.case = case
+        kind = float if case.mode == "python" else np.float64
+        self.numbers: list[Any] = [kind(number) for number in (first, *BRACKET)]
 
     def step(self) -> None:
         self.root = self.search(int(self.case.params["iterations"]), *self.numbers)
@@ -109,20 +111,11 @@ class Roots(Task):
         return Accuracy.within(error, 0.0, "the same in integer arithmetic")
 
 
-class ScalarRoots(Roots):
-    """The search in the interpreter, with NumPy's scalars or plain floats."""
-
-    def __init__(self, case: Case, first: float) -> None:
-        self.case = case
-        kind = float if case.mode == "python" else np.float64
-        self.numbers = [kind(number) for number in (first, *BRACKET)]
-
-
 class TorchRoots(Roots, TorchTask):
     """The search in torch, one element at a time."""
 
     def __init__(self, case: Case, setup: Setup, first: float) -> None:
-        super().__init__(case)
+        TorchTask.__init__(self, case)
         hosted = [torch.tensor(number, dtype=torch.float64) for number in (first, *BRACKET)]
         self.numbers = to_device(setup, case, *hosted)
         if case.mode == "select":

@@ -63,9 +63,9 @@ class TrainGpt(Workload):
         saved = blocks * 18 * width + 4 * width + 4 * VOCABULARY
         return Work(
             flops=3 * 2.0 * tokens * (matrices + attention),
-            # Activations are written and read; AdamW reads weights, gradients and two moments,
-            # and writes all but the gradients.
-            bytes_moved=4.0 * (2 * tokens * saved + 9 * weights),
+            # Activations, which autocast halves, are written and read; AdamW reads weights,
+            # gradients and two moments, and writes all but the gradients.
+            bytes_moved=2.0 * case.element_bytes * tokens * saved + 36.0 * weights,
             items=tokens,
             item="tokens",
             # A step holds weights, gradients, two moments and as much again.  The check, on the

@@ -45,13 +45,13 @@ class TrainMlpDeep(Workload):
 
     def work(self, case: Case) -> Work:
         count = int(case.params["samples"])
-        weights = mlp_multiplications(SIZES)
+        weights, values = mlp_multiplications(SIZES), count * (2 * SIZES[0] + 4 * sum(SIZES[1:]))
         return Work(
             flops=mlp_training_flops(SIZES, count),
-            bytes_moved=4.0 * (count * (2 * SIZES[0] + 4 * sum(SIZES[1:])) + 10 * weights),
+            bytes_moved=float(case.element_bytes * values + 40 * weights),
             items=count,
             item="samples",
-            memory_bytes=4.0 * (count * (2 * SIZES[0] + 4 * sum(SIZES[1:])) + 8 * weights),
+            memory_bytes=4.0 * (values + 8 * weights),
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:

@@ -50,9 +50,9 @@ class TrainResnet(Workload):
         pictures = 3 * SIDE**2
         return Work(
             flops=2.0 * batch * multiplications,
-            # Each layer's output and its gradient are written and read; SGD reads weights,
-            # gradients and momentum, and writes them.
-            bytes_moved=4.0 * (batch * (2 * pictures + 4 * outputs) + 6 * weights),
+            # Each layer's output and its gradient, which autocast halves, are written and read; SGD
+            # reads weights, gradients and momentum, and writes them.
+            bytes_moved=4.0 * (batch * (2 * pictures + case.element_bytes * outputs) + 6 * weights),
             items=batch,
             item="samples",
             # Backward keeps each layer's output before and after its normalisation; the check

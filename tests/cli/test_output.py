@@ -31,7 +31,6 @@ def test_json_is_one_valid_document_and_a_replay_of_the_journal_gives_it_again(c
     document = msgspec.json.decode(done.stdout, type=Document, strict=True)
     assert document.schema_version == 1
     assert document.run.status == "done"
-    assert document.run.duration_s <= document.run.budget_s + 2
     assert [m.case.id for m in document.measurements] == [m.id for m in document.measurements]
     assert re.search(r"worker +cpu/numpy", done.stderr)
     fast = document.measurements[1]

@@ -38,12 +38,6 @@ def test_the_reference_agrees_with_torch_in_float64() -> None:
     assert np.allclose(network.forward(layers, inputs), expected, rtol=1e-10, atol=1e-12)
 
 
-def test_onnx_has_the_same_weights() -> None:
-    task = prepared(encoder_case("onnxruntime", batch=2))
-    expected = network.forward(task.layers, task.inputs[0])
-    assert np.allclose(task.infer(task.inputs[0]), expected, atol=1e-4)
-
-
 @pytest.mark.parametrize(("half", "place"), [(h, p) for h in (0, 1) for p in (0, 1, 3)])
 def test_a_layer_that_is_wrong_is_found(half: int, place: int) -> None:
     """Bias of each kind of layer in turn: the smallest mistake that a graph can contain."""
@@ -95,21 +89,6 @@ def test_costs_follow_length_and_batch() -> None:
     assert work(encoder_case("onnxruntime", batch=64, tokens=2048)).memory_bytes > 8e9
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "1e9", "100000", "many"])
-def test_a_length_that_makes_no_sense_is_refused(text: str) -> None:
-    (tokens,) = catalog.load("infer_encoder").parameters
-    with pytest.raises(ValueError, match="tokens"):
-        tokens.parse(text)
-
-
-def test_only_a_precision_that_may_be_emulated_is_probed_small() -> None:
-    workload = catalog.load("infer_encoder")
-    small = workload.small_probe(encoder_case(precision="bf16", batch=8))
-    assert (small.batch, small.params) == (1, {"tokens": 8})
-    assert workload.small_probe(small) is None
-    assert workload.small_probe(encoder_case("onnxruntime", "int8", quantization="static")) is None
-
-
 @pytest.mark.parametrize(
     ("method", "tokens"),
     [
@@ -137,12 +116,6 @@ def test_every_dense_layer_of_the_encoder_is_quantised(method: str) -> None:
     assert whole >= least
 
 
-def test_bf16_of_the_encoder_differs_and_is_right() -> None:
-    found = prepared(encoder_case(precision="bf16")).check()
-    assert found.passed
-    assert found.value > 1e-4
-
-
 def test_weights_too_large_for_an_onnx_model_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx_model, "LARGEST_MODEL", 1000)
     with pytest.raises(WorkloadError, match="ONNX model") as caught:
@@ -153,6 +126,9 @@ def test_weights_too_large_for_an_onnx_model_are_refused(monkeypatch: pytest.Mon
 def test_a_check_of_a_large_batch_takes_a_few_samples_of_every_input() -> None:
     task = prepared(case_of("infer_mlp", batch=100, width=8))
     assert task.check().reference == "NumPy float64 forward pass of 128 inputs"
+    infer = task.infer
+    task.infer = lambda batch: infer(batch) * np.r_[np.ones(99), -1.0][:, None]
+    assert not task.check().passed, "the last sample of each is among them"
 
 
 def test_a_check_does_no_more_work_than_it_promises(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,14 +236,6 @@ def test_int8_for_tensorrt_has_symmetric_signed_ranges_only() -> None:
     assert all(point.dtype == np.int8 and not point.any() for point in symmetric)
     usual = zero_points()
     assert any(point.dtype == np.uint8 for point in usual) or any(p.any() for p in usual)
-
-
-@pytest.mark.parametrize("mode", [None, "tensorrt"])
-def test_on_a_simulated_gpu_they_run_too(mode: str | None) -> None:
-    quantization = "static" if mode else None
-    case = case_of("infer_mlp", "onnxruntime", "int8" if mode else "fp16", device="fake:0",
-                   quantization=quantization, mode=mode, width=16)  # fmt: skip
-    assert prepared(case).check().passed
 
 
 @pytest.mark.campaign

@@ -1,6 +1,7 @@
 """The trainings: mixed precision, compiled and fused, wrong gradients, honest costs, accuracy."""
 
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -25,6 +26,7 @@ SMALL: dict[str, tuple[int, dict[str, ParameterValue]]] = {
     "digits_to_accuracy": (64, {"target": 0.9}),
 }
 TRAININGS = ["train_cnn", "train_resnet", "train_gpt"]
+LARGE = {"train_mlp_deep": {"samples": 100_000}}
 
 
 def case_of(
@@ -90,13 +92,6 @@ def test_a_check_changes_nothing_in_the_training(name: str) -> None:
     finally:
         checked.close()
         fresh.close()
-
-
-def test_fp16_lowers_its_loss_scale_and_is_right() -> None:
-    task = prepared(case_of("train_gpt", "fp16"))
-    task.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**30)
-    assert task.check().passed
-    assert task.scaler.get_scale() < 2.0**30
 
 
 @pytest.mark.parametrize(("batch", "blocks"), [(1, 1), (1, 3), (2, 1), (11, 1), (11, 3), (24, 1)])
@@ -172,6 +167,15 @@ def test_operations_of_a_gpt_are_those_of_causal_attention() -> None:
     assert counter.get_total_flops() - masked == catalog.load("train_gpt").work(case).flops
 
 
+@pytest.mark.parametrize("name", [*TRAININGS, "train_mlp_deep"])
+def test_autocast_halves_the_bytes_of_activations_but_not_of_weights(name: str) -> None:
+    work = catalog.load(name).work
+    cases = [case_of(name, precision, batch=4096) for precision in ("fp32", "bf16")]
+    full, half = (work(replace(c, params={**c.params, **LARGE.get(name, {})})) for c in cases)
+    assert 0.5 < half.bytes_moved / full.bytes_moved < 0.6
+    assert half.flops == full.flops
+
+
 @pytest.mark.parametrize(
     ("name", "params"),
     [
@@ -227,13 +231,6 @@ def test_a_resnet_has_the_papers_layers() -> None:
     matrices = [p for p in parameters if p.dim() > 1 and p.shape[-1] != 1]
     assert len(matrices) == 20
     assert sum(p.numel() for p in parameters) == pytest.approx(0.27e6, rel=0.03)
-
-
-@pytest.mark.campaign
-def test_a_resnet_learns_its_pictures() -> None:
-    task = prepared(case_of("train_resnet", batch=32))
-    first, *_, last = losses(task, 80)
-    assert last < first / 1.5
 
 
 @pytest.mark.parametrize(

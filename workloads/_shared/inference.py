@@ -14,7 +14,7 @@ from workbench.contract import COMPILED, Accuracy, Case, Setup, Task, Variant
 from workbench.worker.libraries import np, torch
 
 from . import jax_task
-from .network import Layer, exact_answers, relative_error
+from .network import Layer, exact_answers, relative_error, spread
 from .onnx_model import graph
 from .onnx_task import OnnxTask
 from .quantisation import halved, quantise
@@ -71,7 +71,7 @@ def prepare(
     checked: int = CHECKED,
 ) -> "InferenceTask":
     """A task that answers `inputs` in turn; only static INT8 uses `calibration`.  The check
-    compares at most `checked` samples, spread over as many inputs as possible."""
+    compares at most `checked` samples, spread over as many inputs as possible, and over each."""
     kinds = {"torch": TorchInference, "jax": JaxInference}
     task: InferenceTask = kinds.get(case.backend, OnnxInference)(case)
     task.layers, task.inputs, task.checked = layers, inputs, checked
@@ -99,9 +99,9 @@ class InferenceTask(Task):
 
     def check(self) -> Accuracy:
         chosen = self.inputs[: self.checked]
-        each = self.checked // len(chosen)
-        inputs = np.concatenate([batch[:each] for batch in chosen])
-        answers = np.concatenate([self.infer(batch)[:each] for batch in chosen])
+        rows = spread(len(chosen[0]), self.checked // len(chosen))
+        inputs = np.concatenate([batch[rows] for batch in chosen])
+        answers = np.concatenate([self.infer(batch)[rows] for batch in chosen])
         error = relative_error(answers, exact_answers(self.layers, inputs))
         reference = f"NumPy float64 forward pass of {len(inputs)} inputs"
         return Accuracy.within(error, LIMITS[self.case.precision], reference)

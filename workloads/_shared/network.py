@@ -195,6 +195,11 @@ def conv3x3(x: Any, weight: Any, stride: int) -> Any:
     return total.transpose(1, 0, 2, 3)
 
 
+def spread(count: int, most: int) -> Any:
+    """At most `most` of `count` places, evenly from the first to the last."""
+    return np.linspace(0, count - 1, min(count, most)).astype(int)
+
+
 def relative_error(result: Any, reference: Any) -> float:
     """||result - reference|| / ||reference|| over all elements."""
     difference = np.linalg.norm(result.astype(np.float64).ravel() - reference.ravel())

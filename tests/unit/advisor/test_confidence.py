@@ -136,6 +136,13 @@ def test_a_rival_without_a_reading_of_the_objective_is_a_doubt(objective: str) -
     assert "is the only candidate whose" in alone.reasons[0]
 
 
+def test_a_pick_that_left_the_race_early_is_a_doubt() -> None:
+    built = events({CPU: steady(1.0), CPU_B: steady(3.0)})
+    left = Reason("far_slower", "at least 3.00x slower than cpu numpy fp32 t8, and time is short")
+    found = decide(Report.of(changed(built, CaseFinished, CPU, reason=left)), ROW)
+    assert (found.pick, found.confidence) == (CPU.id, LIKELY)
+
+
 def test_a_pick_whose_only_rivals_were_left_unmeasured_is_open() -> None:
     """It was compared with nothing."""
     assert confidence({CPU: steady(1.0), CPU_B: []}, failed={CPU_B: SPENT}) == OPEN

@@ -7,6 +7,7 @@ from builders import case, scenario, steady
 from fakes import CPU_A, CPU_B, CPU_C, field, standings
 
 from workbench.advisor import stopping
+from workbench.advisor.crossover import MOST_POINTS
 from workbench.contract import Accuracy, Case
 from workbench.records.document import SetupTimes
 from workbench.report.measurements import measurement_warnings
@@ -81,6 +82,20 @@ def test_a_figure_repeats_when_both_halves_of_the_time_agree_on_it() -> None:
     assert stopping.repeats(level)
     assert not stopping.repeats(wandering)
     assert not stopping.repeats(single)
+
+
+def test_a_plain_run_goes_on_while_a_figure_does_not_repeat() -> None:
+    plain, halves = scenario(textbook=None), ([[1.0] * 5] * 8, [[1.03] * 5] * 8)
+    for blocks, is_over in ((halves[0] * 2, True), (halves[0] + halves[1], False)):
+        candidates = field({CPU_A: blocks, CPU_B: steady(2.0, 16)}, row=plain)
+        assert all(map(stopping.is_steady, candidates))
+        assert stopping.is_over(standings(candidates, plain, rounds=16)) is is_over
+
+
+def test_a_lead_at_one_point_shares_its_error_with_the_other_points() -> None:
+    slower = [[1.02], [1.1], [1.03], [1.08], [1.04], [1.12]]
+    candidates = field({CPU_A: steady(1.0, 6), CPU_B: slower})
+    assert [stopping.is_proven(candidates, claims) for claims in (1, MOST_POINTS)] == [True, False]
 
 
 def test_without_a_value_of_the_objective_nothing_is_decided() -> None:

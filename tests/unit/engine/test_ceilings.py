@@ -80,6 +80,14 @@ def test_ceilings_are_what_each_kind_of_work_reached() -> None:
     assert (device.launch_s, device.step_latency_s) == (2e-6, 3e-6)
 
 
+def test_a_ceiling_is_the_rate_of_the_fastest_tenth() -> None:
+    slow = measured({product("fp32"): (Work(1e10, 5e7, 1, "products", 5e7), 0.2)})
+    (candidate,) = slow.candidates.values()
+    candidate.blocks[0].samples_s[:3] = [0.1, 0.1, 0.1]  # of twelve
+    (device,) = ceilings.of_report(slow, "abc").devices
+    assert device.peak_ops_per_s == pytest.approx({"fp32": 1e11})
+
+
 def test_nothing_measured_gives_no_ceilings() -> None:
     empty = Report.of(events({product("fp32"): []}))
     assert ceilings.of_report(empty, "abc") is None

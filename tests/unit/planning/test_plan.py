@@ -86,7 +86,7 @@ def test_more_threads_than_the_limit_are_not_even_started() -> None:
         limited((1,), 2, Request(threads=(4, 8)))
 
 
-def test_cost_needs_prices(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cost_needs_prices() -> None:
     row = msgspec.structs.replace(SHIPPED["branching"], objective="cost")
     with pytest.raises(UsageError, match="branching compares cost: add --price"):
         resolve(Request(), {"branching": row})
@@ -119,12 +119,6 @@ def test_a_scenario_without_a_batch_has_that_of_its_workload() -> None:
     row = msgspec.structs.replace(SHIPPED["branching"], batch=None)
     (found,) = resolve(Request(), {"branching": row})
     assert found.scenario.batch == found.workload.default_batch
-
-
-def test_no_two_rows_share_workload_and_parameters() -> None:
-    for request in (Request(), Request(quick=True)):
-        ids = [case.id for row in plan(request, "cuda:0") for case in row.cases]
-        assert len(ids) == len(set(ids))
 
 
 def test_one_gpu_of_each_kind_is_raced() -> None:

@@ -56,10 +56,11 @@ def test_a_feature_at_its_threshold_goes_left_everywhere() -> None:
     assert ours.predict(batch)[0] == theirs.predict(batch)[0] == left
 
 
-def test_a_forest_of_onnx_runtime_that_answers_wrongly_is_found() -> None:
-    task: Any = prepared(forest_case("onnxruntime", 8))
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_wrong_answer_is_found_wherever_it_is(place: int) -> None:
+    task: Any = prepared(forest_case("onnxruntime", 100))
     predict = task.predict
-    task.predict = lambda batch: predict(batch) * 1.001
+    task.predict = lambda batch: predict(batch) * np.where(np.arange(100) == place % 100, 1.001, 1)
     assert not task.check().passed
 
 

@@ -260,7 +260,7 @@ def test_answers_in_bf16_are_close_and_not_equal(name: str) -> None:
     assert found.value > 1e-4
 
 
-@pytest.mark.parametrize("name", ["conv_layers", "infer_cnn", "infer_mlp"])
+@pytest.mark.parametrize("name", ["conv_layers", "infer_cnn", "infer_mlp", "infer_encoder"])
 def test_bf16_is_tried_small_before_a_cpu_emulates_it(name: str) -> None:
     workload = catalog.load(name)
     (size,) = SIZES[name]
@@ -268,7 +268,8 @@ def test_bf16_is_tried_small_before_a_cpu_emulates_it(name: str) -> None:
     large = Case(**{**vars(case), "batch": 8, "params": {size: 256}})
     small = workload.small_probe(large)
     assert small.batch == 1
-    assert small.params[size] == {"conv_layers": 4, "infer_cnn": 16, "infer_mlp": 8}[name]
+    least = {"conv_layers": 4, "infer_cnn": 16, "infer_mlp": 8, "infer_encoder": 8}
+    assert small.params[size] == least[name]
     assert workload.small_probe(small) is None
     assert workload.small_probe(Case(**{**vars(large), "precision": "fp32"})) is None
 

@@ -51,6 +51,16 @@ def test_a_wrong_product_of_a_batch_is_found_though_all_others_are_right() -> No
     assert not task.probe.check(task.case, task.product.numpy()).passed
 
 
+@pytest.mark.parametrize("shape", [(4096, 8), (8, 4096)], ids=["row", "column"])
+def test_one_wrong_row_or_column_is_found_among_thousands_of_right_ones(shape) -> None:
+    task = prepared(gemm("bf16", 1, *shape, 16))
+    found = checked(task)
+    assert found.passed and 1e-3 < found.value < product.LIMITS["bf16"] / 4
+    lost = (1234, slice(None)) if shape[0] > shape[1] else (slice(None), 1234)
+    task.product[lost] = 0
+    assert not task.probe.check(task.case, task.product).passed
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_a_single_sum_that_nearly_cancels_is_not_an_error(seed: int) -> None:
     assert checked(prepared(gemm("bf16", 1, 1, 1, 64), seed)).passed
@@ -89,9 +99,10 @@ def test_costs_of_a_batch_are_those_of_its_products() -> None:
     assert three.bytes_moved == 3 * one.bytes_moved
 
 
-def test_int8_sums_cannot_overflow_at_any_inner_size_offered() -> None:
-    inner = next(p for p in GEMM.parameters if p.name == "k")
-    assert inner.maximum * 127 * 127 < 2**31
+@pytest.mark.parametrize(("workload", "name"), [("gemm", "k"), ("matmul", "n")])
+def test_int8_sums_cannot_overflow_at_any_inner_size_offered(workload: str, name: str) -> None:
+    inner = next(p for p in catalog.load(workload).parameters if p.name == name)
+    assert inner.maximum * product.LARGEST_INT8**2 < 2**31
 
 
 def fp8(m: int = 64, n: int = 48, k: int = 256, device: str = "cpu") -> Task:
