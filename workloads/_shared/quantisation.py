@@ -67,11 +67,16 @@ def simplify(model: bytes) -> bytes:
 
 
 def activation_ranges(
-    file: Path, samples: Iterable[Sequence[Any]], method: str = "minmax", types: Sequence[str] = ()
+    file: Path,
+    samples: Iterable[Sequence[Any]],
+    method: str = "minmax",
+    types: Sequence[str] = (),
+    known: Ranges | None = None,
 ) -> Ranges:
     """The range of each tensor by its name, over `samples` of arrays in the order of the inputs.
     `types` are the operators whose tensors count, by default all.  The range of an empty tensor is
-    not finite."""
+    not finite.  A histogram needs the `known` ends: a tensor with a mask keeps those."""
+    masked = {name: ends for name, ends in (known or {}).items() if not _has_ends(ends)}
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
         calibrator = quantization.create_calibrator(
             str(file),
@@ -81,16 +86,23 @@ def activation_ranges(
             # A symmetric range would waste half of an unsigned type behind a ReLU.
             extra_options={"symmetric": False},
         )
+        if masked:  # no histogram holds -inf, nor -1e9 in steps that suit the other numbers
+            calibrator.tensors_to_calibrate -= masked.keys()
         names = [port.name for port in calibrator.infer_session.get_inputs()]
         for sample in samples:  # one by one: a call holds all that it reads until it ends
             feeds = iter([dict(zip(names, sample, strict=True))])
             calibrator.collect_data(SimpleNamespace(get_next=partial(next, feeds, None)))
         collected = calibrator.compute_data()
     ends = {name: [np.asarray(end) for end in data.range_value] for name, data in collected.items()}
-    return {
+    return masked | {
         name: (float(low.min(initial=np.inf)), float(high.max(initial=-np.inf)), low.dtype.name)
         for name, (low, high) in ends.items()
     }
+
+
+def _has_ends(ends: tuple[float, float, str]) -> bool:
+    """Whether a range is one of activations, not of a mask or an empty tensor."""
+    return all(-MASK < end < MASK for end in ends[:2])
 
 
 def static(
@@ -108,7 +120,7 @@ def static(
     limits = {  # in the tensor's own type, which its scale takes too
         name: calibrate.TensorData(lowest=np.array(low, kind), highest=np.array(high, kind))
         for name, (low, high, kind) in found.items()
-        if -MASK < low < MASK and -MASK < high < MASK
+        if _has_ends((low, high, kind))
     }
     # The quantiser fails at a tensor without limits, and 255 steps to -1e9 leave nothing else.
     endless, nodes = found.keys() - limits.keys(), model.graph.node

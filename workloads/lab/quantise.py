@@ -113,10 +113,11 @@ def ranges(folder: Path, method: str, left_out: int | None = None) -> Ranges:
     if not file.exists():
         inputs = samples.read(folder / samples.CALIBRATION)
         inputs = [each for place, each in enumerate(inputs) if place % FOLDS != left_out]
+        known = None
         if method != "minmax":
-            inputs = inputs[:HISTOGRAM_SAMPLES]
+            inputs, known = inputs[:HISTOGRAM_SAMPLES], ranges(folder, "minmax", left_out)
         with quiet():
-            found = quantisation.activation_ranges(folder / PREPARED, inputs, method)
+            found = quantisation.activation_ranges(folder / PREPARED, inputs, method, known=known)
         file.write_text(json.dumps(found))
     return {name: tuple(found) for name, found in json.loads(file.read_text()).items()}
 

@@ -22,7 +22,7 @@ from lab_models import (
 from onnx_models import port
 
 from workbench.contract import WorkloadError
-from workbench.worker.recipe import Recipe
+from workbench.worker.recipe import CALIBRATIONS, Recipe
 from workloads._shared.session import cpu_session
 from workloads.lab import agreement, prepare, products, quantise, samples
 from workloads.lab.child import Lab
@@ -155,13 +155,28 @@ def test_variants_are_made_and_near_the_original(model, shape, recipe, tmp_path)
 
 @pytest.mark.parametrize("scope", ["all", "products"])
 @pytest.mark.parametrize("masked", [-np.inf, np.finfo(np.float32).min, -1e9])
-def test_the_tensors_with_a_mask_alone_stay_in_fp32(scope, masked, tmp_path) -> None:
+@pytest.mark.parametrize("calibration", CALIBRATIONS)
+def test_the_tensors_with_a_mask_alone_stay_in_fp32(scope, masked, calibration, tmp_path) -> None:
     graph = Graph()
     mask = graph.constant(np.triu(np.full((6, 6), masked, np.float32), 1))
     scores = graph.add("Add", graph.add("MatMul", "x", graph.weight(16, 6)), mask)
     x = graph.add("MatMul", graph.add("Softmax", scores), graph.weight(6, 3))
     prepared(graph.model(TOKENS, x), tmp_path, TOKENS)
-    made = build(tmp_path, replace(STATIC, scope=scope))
+    made = build(tmp_path, replace(STATIC, scope=scope, calibration=calibration))
+    assert made["coverage"] == 1.0
+    assert error_of(made["file"], tmp_path) < 0.15
+
+
+def test_a_weight_whose_name_the_quantiser_uses_keeps_its_values(tmp_path: Path) -> None:
+    graph = Graph()
+    x = "x"
+    for width in (16, 8):
+        graph.constant(np.linspace(2, 3, width, dtype=np.float32))
+        graph.weights[-1].name = f"{x}_scale"
+        x = graph.add("MatMul", graph.add("Mul", x, f"{x}_scale"), graph.weight(width, 8))
+    model = folder_of(graph.model(ROWS, x), tmp_path, ROWS, count=32)
+    Lab().prepare(str(model), str(tmp_path))
+    made = build(tmp_path, STATIC)
     assert made["coverage"] == 1.0
     assert error_of(made["file"], tmp_path) < 0.15
 
