@@ -43,7 +43,8 @@ def quantise(
             quantised = dynamic(file, Recipe("int8", "dynamic"))
         else:
             proto = onnx.load_model_from_string(simplified)
-            found = activation_ranges(file, ([batch] for batch in calibration), types=STATIC_OPS)
+            batches = ([batch] for batch in calibration)
+            (found,) = activation_ranges(file, [batches], types=STATIC_OPS)
             on_arm = platform.machine().lower() in ("aarch64", "arm64")
             recipe = Recipe(
                 "int8",
@@ -68,14 +69,16 @@ def simplify(model: bytes) -> bytes:
 
 def activation_ranges(
     file: Path,
-    samples: Iterable[Sequence[Any]],
+    groups: Iterable[Iterable[Sequence[Any]]],
     method: str = "minmax",
-    types: Sequence[str] = (),
     known: Ranges | None = None,
-) -> Ranges:
-    """The range of each tensor by its name, over `samples` of arrays in the order of the inputs.
-    `types` are the operators whose tensors count, by default all.  The range of an empty tensor is
-    not finite.  A histogram needs the `known` ends: a tensor with a mask keeps those."""
+    types: Sequence[str] = (),
+) -> list[Ranges]:
+    """The range of each tensor by its name, over each group of samples, which are arrays in the
+    order of the inputs.  The range of an empty tensor is not finite.  Other methods than minmax
+    take one group and the `known` ends: a tensor with a mask keeps those.  `types` are the
+    operators whose tensors count, by default all."""
+    found = []
     masked = {name: ends for name, ends in (known or {}).items() if not _has_ends(ends)}
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
         calibrator = quantization.create_calibrator(
@@ -89,12 +92,19 @@ def activation_ranges(
         if masked:  # no histogram holds -inf, nor -1e9 in steps that suit the other numbers
             calibrator.tensors_to_calibrate -= masked.keys()
         names = [port.name for port in calibrator.infer_session.get_inputs()]
-        for sample in samples:  # one by one: a call holds all that it reads until it ends
-            feeds = iter([dict(zip(names, sample, strict=True))])
-            calibrator.collect_data(SimpleNamespace(get_next=partial(next, feeds, None)))
-        collected = calibrator.compute_data()
+        for group in groups:
+            feeds = (dict(zip(names, sample, strict=True)) for sample in group)
+            calibrator.calibrate_tensors_range = None  # those of the group before
+            # A call holds all tensors for a histogram until it ends, but only their ends otherwise.
+            for part in [feeds] if method == "minmax" else ([each] for each in feeds):
+                calibrator.collect_data(SimpleNamespace(get_next=partial(next, iter(part), None)))
+            found.append(masked | _ranges(calibrator.compute_data()))
+    return found
+
+
+def _ranges(collected: Any) -> Ranges:
     ends = {name: [np.asarray(end) for end in data.range_value] for name, data in collected.items()}
-    return masked | {
+    return {
         name: (float(low.min(initial=np.inf)), float(high.max(initial=-np.inf)), low.dtype.name)
         for name, (low, high) in ends.items()
     }

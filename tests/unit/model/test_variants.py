@@ -23,6 +23,7 @@ from onnx_models import port
 
 from workbench.contract import WorkloadError
 from workbench.worker.recipe import CALIBRATIONS, Recipe
+from workloads._shared import quantisation
 from workloads._shared.session import cpu_session
 from workloads.lab import agreement, prepare, products, quantise, samples
 from workloads.lab.child import Lab
@@ -188,6 +189,13 @@ def test_a_tensor_that_is_always_empty_stays_in_fp32(tmp_path: Path) -> None:
     x = graph.add("Concat", x, graph.add("Relu", graph.add("Slice", x, zero, zero, zero)), axis=0)
     prepared(graph.model(ROWS, x), tmp_path, ROWS)
     assert build(tmp_path, STATIC)["coverage"] == 1.0
+
+
+def test_the_ends_without_a_fold_are_those_of_the_other_inputs(tmp_path: Path) -> None:
+    prepared(perceptron(), tmp_path, ROWS)
+    rest = samples.read(tmp_path / samples.CALIBRATION)[1:3]  # 0 and 3 are the first fold
+    (found,) = quantisation.activation_ranges(tmp_path / prepare.PREPARED, [rest])
+    assert quantise.ranges(tmp_path, "minmax", 0) == found
 
 
 def test_a_constant_whose_percentiles_cross_is_quantised(tmp_path: Path) -> None:
