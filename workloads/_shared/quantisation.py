@@ -43,7 +43,8 @@ def quantise(
             quantised = dynamic(file, Recipe("int8", "dynamic"))
         else:
             proto = onnx.load_model_from_string(simplified)
-            found = activation_ranges(file, ([batch] for batch in calibration), types=STATIC_OPS)
+            batches = ([batch] for batch in calibration)
+            (found,) = activation_ranges(file, [batches], types=STATIC_OPS)
             on_arm = platform.machine().lower() in ("aarch64", "arm64")
             recipe = Recipe(
                 "int8",
@@ -67,11 +68,18 @@ def simplify(model: bytes) -> bytes:
 
 
 def activation_ranges(
-    file: Path, samples: Iterable[Sequence[Any]], method: str = "minmax", types: Sequence[str] = ()
-) -> Ranges:
-    """The range of each tensor by its name, over `samples` of arrays in the order of the inputs.
-    `types` are the operators whose tensors count, by default all.  The range of an empty tensor is
-    not finite."""
+    file: Path,
+    groups: Iterable[Iterable[Sequence[Any]]],
+    method: str = "minmax",
+    known: Ranges | None = None,
+    types: Sequence[str] = (),
+) -> list[Ranges]:
+    """The range of each tensor by its name, over each group of samples, which are arrays in the
+    order of the inputs.  The range of an empty tensor is not finite.  Other methods than minmax
+    take one group and the `known` ends: a tensor with a mask keeps those.  `types` are the
+    operators whose tensors count, by default all."""
+    found = []
+    masked = {name: ends for name, ends in (known or {}).items() if not _has_ends(ends)}
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
         calibrator = quantization.create_calibrator(
             str(file),
@@ -81,16 +89,30 @@ def activation_ranges(
             # A symmetric range would waste half of an unsigned type behind a ReLU.
             extra_options={"symmetric": False},
         )
+        if masked:  # no histogram holds -inf, nor -1e9 in steps that suit the other numbers
+            calibrator.tensors_to_calibrate -= masked.keys()
         names = [port.name for port in calibrator.infer_session.get_inputs()]
-        for sample in samples:  # one by one: a call holds all that it reads until it ends
-            feeds = iter([dict(zip(names, sample, strict=True))])
-            calibrator.collect_data(SimpleNamespace(get_next=partial(next, feeds, None)))
-        collected = calibrator.compute_data()
+        for group in groups:
+            feeds = (dict(zip(names, sample, strict=True)) for sample in group)
+            calibrator.calibrate_tensors_range = None  # those of the group before
+            # A call holds all tensors for a histogram until it ends, but only their ends otherwise.
+            for part in [feeds] if method == "minmax" else ([each] for each in feeds):
+                calibrator.collect_data(SimpleNamespace(get_next=partial(next, iter(part), None)))
+            found.append(masked | _ranges(calibrator.compute_data()))
+    return found
+
+
+def _ranges(collected: Any) -> Ranges:
     ends = {name: [np.asarray(end) for end in data.range_value] for name, data in collected.items()}
     return {
         name: (float(low.min(initial=np.inf)), float(high.max(initial=-np.inf)), low.dtype.name)
         for name, (low, high) in ends.items()
     }
+
+
+def _has_ends(ends: tuple[float, float, str]) -> bool:
+    """Whether a range is one of activations, not of a mask or an empty tensor."""
+    return all(-MASK < end < MASK for end in ends[:2])
 
 
 def static(
@@ -108,7 +130,7 @@ def static(
     limits = {  # in the tensor's own type, which its scale takes too
         name: calibrate.TensorData(lowest=np.array(low, kind), highest=np.array(high, kind))
         for name, (low, high, kind) in found.items()
-        if -MASK < low < MASK and -MASK < high < MASK
+        if _has_ends((low, high, kind))
     }
     # The quantiser fails at a tensor without limits, and 255 steps to -1e9 leave nothing else.
     endless, nodes = found.keys() - limits.keys(), model.graph.node

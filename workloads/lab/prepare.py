@@ -23,6 +23,7 @@ PREPARED = "prepared.onnx"
 OPSET = 13  # the first in which weights can have a scale per channel
 LARGEST_ERROR = 1e-3  # relative; preparation must not change what the model computes
 CHECKED = 4  # samples that check each step
+DERIVED = ("_scale", "_zero_point", "_quantized")  # endings of names that quantisers add
 
 
 def prepare(model: Path, folder: Path) -> dict[str, Any]:
@@ -81,7 +82,21 @@ def _simplified(model: Any) -> Any:
     for port in [port for port in changed.graph.input if port.name in weights]:
         changed.graph.input.remove(port)
     changed.ir_version = max(4, changed.ir_version)  # below 4, every initialiser is an input too
+    _rename(changed)
     return changed
+
+
+def _rename(model: Any) -> None:
+    """Rename tensors such as `x_scale`, since quantisers would take that for the scale of `x`."""
+    tensors = [*model.graph.initializer, *model.graph.value_info]
+    new = {each.name: f"{each.name}." for each in tensors if each.name.endswith(DERIVED)}
+    for port in (*model.graph.input, *model.graph.output):
+        new.pop(port.name, None)
+    for each in tensors:
+        each.name = new.get(each.name, each.name)
+    for node in graph.nodes(model):
+        for names in (node.input, node.output):
+            names[:] = [new.get(name, name) for name in names]
 
 
 def _name_nodes(model: Any) -> None:

@@ -112,13 +112,28 @@ def ranges(folder: Path, method: str, left_out: int | None = None) -> Ranges:
     file = folder / f"ranges-{method}-{left_out}.json"
     if not file.exists():
         inputs = samples.read(folder / samples.CALIBRATION)
-        inputs = [each for place, each in enumerate(inputs) if place % FOLDS != left_out]
-        if method != "minmax":
-            inputs = inputs[:HISTOGRAM_SAMPLES]
         with quiet():
-            found = quantisation.activation_ranges(folder / PREPARED, inputs, method)
-        file.write_text(json.dumps(found))
+            if method == "minmax":
+                _keep_ends(folder, inputs)
+            else:
+                rest = [each for place, each in enumerate(inputs) if place % FOLDS != left_out]
+                groups, known = [rest[:HISTOGRAM_SAMPLES]], ranges(folder, "minmax", left_out)
+                (found,) = quantisation.activation_ranges(folder / PREPARED, groups, method, known)
+                file.write_text(json.dumps(found))
     return {name: tuple(found) for name, found in json.loads(file.read_text()).items()}
+
+
+def _keep_ends(folder: Path, inputs: samples.Samples) -> None:
+    """Write the smallest and largest values over all inputs, and over those without each fold."""
+    folds = [inputs[fold::FOLDS] for fold in range(min(FOLDS, len(inputs)))]
+    ends = quantisation.activation_ranges(folder / PREPARED, folds)
+    for left_out in (None, *range(FOLDS)):
+        kept = [each for fold, each in enumerate(ends) if fold != left_out] or ends
+        found = {
+            name: (min(each[name][0] for each in kept), max(each[name][1] for each in kept), kind)
+            for name, (_, _, kind) in ends[0].items()
+        }
+        (folder / f"ranges-minmax-{left_out}.json").write_text(json.dumps(found))
 
 
 def integer_share(made: bytes, folder: Path) -> float:

@@ -53,7 +53,7 @@ def test_an_lstm_is_quantised_dynamically_alone() -> None:
     [
         ("quantised", "quantised already"),
         ("fp16", "this one is fp16"),
-        ("plain", "no product or convolution with constant weights"),
+        ("plain", "no product or convolution has constant weights"),
     ],
 )
 @pytest.mark.parametrize("thorough", [False, True])

@@ -22,7 +22,8 @@ from lab_models import (
 from onnx_models import port
 
 from workbench.contract import WorkloadError
-from workbench.worker.recipe import Recipe
+from workbench.worker.recipe import CALIBRATIONS, Recipe
+from workloads._shared import quantisation
 from workloads._shared.session import cpu_session
 from workloads.lab import agreement, prepare, products, quantise, samples
 from workloads.lab.child import Lab
@@ -155,13 +156,28 @@ def test_variants_are_made_and_near_the_original(model, shape, recipe, tmp_path)
 
 @pytest.mark.parametrize("scope", ["all", "products"])
 @pytest.mark.parametrize("masked", [-np.inf, np.finfo(np.float32).min, -1e9])
-def test_the_tensors_with_a_mask_alone_stay_in_fp32(scope, masked, tmp_path) -> None:
+@pytest.mark.parametrize("calibration", CALIBRATIONS)
+def test_the_tensors_with_a_mask_alone_stay_in_fp32(scope, masked, calibration, tmp_path) -> None:
     graph = Graph()
     mask = graph.constant(np.triu(np.full((6, 6), masked, np.float32), 1))
     scores = graph.add("Add", graph.add("MatMul", "x", graph.weight(16, 6)), mask)
     x = graph.add("MatMul", graph.add("Softmax", scores), graph.weight(6, 3))
     prepared(graph.model(TOKENS, x), tmp_path, TOKENS)
-    made = build(tmp_path, replace(STATIC, scope=scope))
+    made = build(tmp_path, replace(STATIC, scope=scope, calibration=calibration))
+    assert made["coverage"] == 1.0
+    assert error_of(made["file"], tmp_path) < 0.15
+
+
+def test_a_weight_whose_name_the_quantiser_uses_keeps_its_values(tmp_path: Path) -> None:
+    graph = Graph()
+    x = "x"
+    for width in (16, 8):
+        graph.constant(np.linspace(2, 3, width, dtype=np.float32))
+        graph.weights[-1].name = f"{x}_scale"
+        x = graph.add("MatMul", graph.add("Mul", x, f"{x}_scale"), graph.weight(width, 8))
+    model = folder_of(graph.model(ROWS, x), tmp_path, ROWS, count=32)
+    Lab().prepare(str(model), str(tmp_path))
+    made = build(tmp_path, STATIC)
     assert made["coverage"] == 1.0
     assert error_of(made["file"], tmp_path) < 0.15
 
@@ -173,6 +189,13 @@ def test_a_tensor_that_is_always_empty_stays_in_fp32(tmp_path: Path) -> None:
     x = graph.add("Concat", x, graph.add("Relu", graph.add("Slice", x, zero, zero, zero)), axis=0)
     prepared(graph.model(ROWS, x), tmp_path, ROWS)
     assert build(tmp_path, STATIC)["coverage"] == 1.0
+
+
+def test_the_ends_without_a_fold_are_those_of_the_other_inputs(tmp_path: Path) -> None:
+    prepared(perceptron(), tmp_path, ROWS)
+    rest = samples.read(tmp_path / samples.CALIBRATION)[1:3]  # 0 and 3 are the first fold
+    (found,) = quantisation.activation_ranges(tmp_path / prepare.PREPARED, [rest])
+    assert quantise.ranges(tmp_path, "minmax", 0) == found
 
 
 def test_a_constant_whose_percentiles_cross_is_quantised(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ STATIC = (*CONVOLUTIONS, "MatMul", "Gemm")  # operators with static variants
 ON_GPU = ("tensorrt", "directml", "rocm", "migraphx")  # providers, by their word in a case's mode
 SLOW_S = 0.05  # seconds of a run from which variants that are usually slow are not tried
 DYNAMIC = Recipe("int8", "dynamic", scope="products")  # the only one that enters If, Loop and Scan
-NO_PRODUCTS = "it has no product or convolution with constant weights"
+NO_PRODUCTS = "no product or convolution has constant weights and an integer kernel"
 
 
 @dataclass(frozen=True)
