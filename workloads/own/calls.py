@@ -53,13 +53,15 @@ class Called:
     counts: Counter[str] = field(default_factory=Counter)  # calls by shapes
     loss: Any = None  # a FollowedLoss, and the tensors that it took besides the output
     given: Any = None
+    earlier: Sequence[Example] = ()  # of further calls from which the loss comes
     no_loss: str = ""  # why it has none
     fed: Sequence[Fed] = ()  # the latest batches of DataLoaders before the call of the example
     caller: str = ""  # latest method of a larger module that called it: "Agent.act"
     _circumstances: Counter[str] = field(default_factory=Counter)  # calls, as "in training mode"
     _kept: str = ""  # shapes of the example
     _latest: str = ""  # shapes of the latest call
-    _awaiting: tuple[Example, str, Sequence[Fed]] | None = None  # a call until it has a loss
+    # The latest call until it has a loss: its inputs, their shapes and the batches before it.
+    awaiting: tuple[Example, str, Sequence[Fed]] | None = None
 
     @property
     def shapes(self) -> list[str]:
@@ -93,25 +95,26 @@ class Called:
             self.transformed = True
             return
         self._circumstances.update(circumstances(called, self._modal))
-        self._latest, self._awaiting = (shapes := _shapes(example)), None
+        self._latest, self.awaiting = (shapes := _shapes(example)), None
         self.counts[shapes] += 1
         ahead = self.counts[shapes] - self.counts[self._kept]
         is_other = ahead > 0 or (ahead == 0 and shapes != self._kept and self._is_larger(example))
         if is_other or (follows and self.awaits_loss):
-            self._awaiting = _copied(example), shapes, fed
+            self.awaiting = _copied(example), shapes, fed
             if is_other and self.loss is None:
-                self.example, self._kept, self.fed = self._awaiting
+                self.example, self._kept, self.fed = self.awaiting
 
     @property
     def awaits_loss(self) -> bool:
         """Whether a loss of the latest call should be kept."""
         return self.loss is None or self.counts[self._latest] > self.counts[self._kept]
 
-    def judge(self, loss: Any, given: Any) -> None:
-        """Keep the loss of the latest call, and its inputs if they could be copied."""
-        if self._awaiting is not None:
+    def judge(self, loss: Any, given: Any, calls: Sequence[Any]) -> None:
+        """Keep a loss with its `calls`, as they were `awaiting`, if their inputs were copied."""
+        if all(calls):
             self.loss, self.given = loss, given
-            self.example, self._kept, self.fed = self._awaiting
+            *earlier, (self.example, self._kept, self.fed) = calls
+            self.earlier = [example for example, *_ in earlier]
 
     def _is_larger(self, example: Example) -> bool:
         """Whether it has at least twice the values of the kept example: growing inputs would

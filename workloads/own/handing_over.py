@@ -6,6 +6,7 @@ import itertools
 import json
 import pickle
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,9 +29,10 @@ MOST_DATA = 1 << 30  # bytes
 def given(chosen: Called, ran: Run, code: Code) -> tuple[Any, Any, SimpleNamespace]:
     """The module, its inputs and the parts of its training; the last input is that of a followed
     loss."""
-    inputs: Any = chosen.example
-    example = inputs
-    parts = SimpleNamespace()
+    module, inputs = uncompiled(chosen.module), chosen.example
+    if chosen.earlier:
+        module, inputs = _together(module, [*chosen.earlier, chosen.example])
+    example, parts = inputs, SimpleNamespace()
     if code.train:
         if chosen.loss is not None and not chosen.loss.is_returned:
             parts.loss = chosen.loss
@@ -41,7 +43,19 @@ def given(chosen: Called, ran: Run, code: Code) -> tuple[Any, Any, SimpleNamespa
         if (own := ran.optimizer_of(chosen)) is not None:
             parts.optimizer = made = copy.copy(own)  # without weights and state
             made.state, made.param_groups = {}, [{"params": []} for _ in own.param_groups]
-    return uncompiled(chosen.module), example, parts
+    return module, example, parts
+
+
+def _together(module: Any, calls: Sequence[Any]) -> tuple[Any, Example]:
+    """A module that makes several calls of `module` and returns the list of their outputs."""
+
+    class Together(torch.nn.Module):  # type: ignore[misc]  # torch is not followed
+        def forward(self, *calls: Any) -> list[Any]:
+            return [self.inner(*args, **named) for args, named in calls]
+
+    made = Together()
+    made.inner, made.training = module, module.training
+    return made, Example(tuple((each.args, each.kwargs) for each in calls), {})
 
 
 def hand_over(chosen: Called, ran: Run, code: Code) -> str | None:

@@ -15,6 +15,8 @@ from workbench.worker.libraries import torch
 
 from .tree import Example, tensors, tensors_of_output
 
+MOST_CALLS = 4  # of a module for one loss; their graphs take memory until it is known
+
 
 @dataclass(frozen=True)
 class At:
@@ -39,7 +41,8 @@ class Step:
 class FollowedLoss:
     """A loss as a program computed it from an output and `given` tensors, such as a target."""
 
-    outputs: dict[int, str]  # path in the output, by the tensor's number
+    # Path in the output, or in the list of those of several calls, by the tensor's number.
+    outputs: dict[int, str]
     given: list[int]
     steps: list[Step]
     number: int  # the number of the loss
@@ -81,7 +84,10 @@ class Tape:
     def _clear(self) -> None:
         self._alive: list[Any] = []  # tensors by number; others must not get their ids
         self._numbers: dict[int, int] = {}  # by id
-        self._origins: dict[int, tuple[Any, str]] = {}  # a module and the path in its output
+        # A module, the number of its call and the path in the output.
+        self._origins: dict[int, tuple[Any, int, str]] = {}
+        self._calls: dict[int, list[Any]] = {}  # as they were `awaiting`, by the module's id
+        self._is_judged = False  # whether a backward pass has begun
         self._followed: set[int] = set()  # numbers of what comes from an output
         self._given: dict[int, Any] = {}  # constants, since they have no gradients
         self._foreign: set[int] = set()  # weights, and what could not be followed
@@ -89,12 +95,15 @@ class Tape:
 
     def begin(self, called: Any, inputs: Example, output: Any) -> None:
         """Follow the output of a module, if its loss is wanted, or that of another is."""
-        if any(each is called for each, _ in self._origins.values()):
+        earlier = self._calls.get(id(called), ())
+        if earlier and (self._is_judged or len(earlier) == MOST_CALLS):
             self._clear()
         found = tensors_of_output(output)
         is_wanted = called.awaits_loss or self._origins
         if is_wanted and any(tensor.requires_grad for tensor in found.values()):
-            own = {self._number(x): (called, path) for path, x in found.items()}
+            calls = self._calls.setdefault(id(called), [])
+            own = {self._number(x): (called, len(calls), path) for path, x in found.items()}
+            calls.append(called.awaiting)
             self._origins |= own
             if any(x.grad_fn is not None for x in inputs.tensors().values()):
                 self._foreign |= own.keys()  # a step is more than this call
@@ -174,6 +183,7 @@ class Tape:
     def judge(self, loss: Any) -> None:
         """Hand the loss to the module from whose output it was computed.  The others get a reason,
         as it does where that was not all."""
+        self._is_judged = True
         needed, steps = {self._numbers.get(id(loss), -1)}, list[Step]()
         for step in reversed(self._steps):
             if needed & {*step.makes, *step.changes}:
@@ -182,19 +192,25 @@ class Tape:
                 if not step.has_gradients and any(self._alive[n].requires_grad for n in step.makes):
                     self._foreign.update(step.makes)  # it was inside an autograd.Function
         origins = {n: origin for n, origin in self._origins.items() if n in needed}
-        names = " and ".join(dict.fromkeys(called.name for called, _ in origins.values()))
-        for each in {id(called): called for called, _ in self._origins.values()}.values():
-            outputs = {n: path for n, (called, path) in origins.items() if called is each}
-            if len(outputs) < len(origins):
+        names = " and ".join(dict.fromkeys(called.name for called, *_ in origins.values()))
+        for each in {id(called): called for called, *_ in self._origins.values()}.values():
+            own = {n: place for n, (called, *place) in origins.items() if called is each}
+            if len(own) < len(origins):
                 only = f"the output of {names}, not of {each.name} alone"
                 each.no_loss = f"the script computes its loss from {only}"
-            elif not outputs or needed & self._foreign:
+            elif not own or needed & self._foreign:
                 more = "from weights, other outputs or functions that --train cannot follow"
                 each.no_loss = f"the script computes the loss of {each.name} also {more}"
             elif each.awaits_loss:
                 given = {n: x for n, x in self._given.items() if n in needed}
+                calls = sorted({call for call, _ in own.values()})
+                outputs = {
+                    n: path if len(calls) == 1 else f"{calls.index(call)}.{path}".rstrip(".")
+                    for n, (call, path) in own.items()
+                }
                 followed = FollowedLoss(outputs, list(given), steps, self._numbers[id(loss)])
-                each.judge(followed, list(given.values()))
+                made = [self._calls[id(each)][call] for call in calls]
+                each.judge(followed, list(given.values()), made)
 
 
 @cache

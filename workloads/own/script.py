@@ -95,6 +95,9 @@ def _others(chosen: Called, ran: Run, code: Code) -> list[str]:
     """Notes about what the script does besides calls and steps of the chosen module."""
     file, _, name = code.target.partition("::")
     found = ran.passes if code.train else []
+    if chosen.earlier:
+        count = len(chosen.earlier) + 1
+        found.append(f"a loss comes from {count} calls of {chosen.name}; a raced step makes them")
     weighty = [each for each in ran.modules if each.module.state_dict()]
     most = max(weighty, key=lambda each: each.seconds, default=chosen)
     if not name and most.seconds > LARGER * chosen.seconds > 0:

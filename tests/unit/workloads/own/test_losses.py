@@ -14,7 +14,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 from workbench.contract import WorkloadError
-from workloads.own import script
+from workloads.own import handing_over, script
 from workloads.own.calls import Called, Run
 from workloads.own.losses import FollowedLoss
 from workloads.own.training import gradients
@@ -158,6 +158,39 @@ def test_the_scale_of_a_grad_scaler_is_no_part_of_the_loss() -> None:
     assert called.loss(net(*called.example.args), called.given).item() == pytest.approx(value)
 
 
+def triplet(net: Any) -> Any:
+    others = torch.randn(8, 5).split(4)
+    return nn.TripletMarginLoss()(net(torch.randn(4, 5))[0], *(net(each)[0] for each in others))
+
+
+def second(net: Any) -> Any:
+    net(torch.randn(4, 5))  # for a log, perhaps
+    return net(torch.randn(4, 5))[0].square().mean()
+
+
+@pytest.mark.parametrize(("loss", "calls"), [(triplet, 3), (second, 1)])
+def test_a_loss_of_several_calls_has_a_step_that_makes_them(
+    loss: Any, calls: int, tmp_path: Any
+) -> None:
+    ran, net = Run(follows=True), Pair()
+    with ran.watched(60.0):
+        (net(torch.randn(4, 5))[0].sum() + net.inner.weight.sum()).backward()  # not followed
+        net.zero_grad()
+        value = loss(net)
+        value.backward()
+    called = ran.modules[0]
+    expected = gradients(net)
+    handed = handing_over.given(called, ran, code_in(tmp_path))
+    module, example, parts = pickle.loads(cloudpickle.dumps(handed))
+    *inputs, given = example.args
+    assert len(inputs) == calls == len(called.earlier) + 1
+    module.zero_grad()
+    found = parts.loss(module(*inputs), given)
+    found.backward()
+    assert found.item() == pytest.approx(value.item())
+    assert all(torch.allclose(a, b) for a, b in zip(gradients(module), expected, strict=True))
+
+
 class Doubled(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
@@ -173,7 +206,7 @@ def regularised(net: Any, inputs: Any) -> Any:
 
 
 def repeated(net: Any, inputs: Any) -> Any:
-    return net(inputs).mean() + net(inputs + 1).mean()
+    return sum(net(inputs + number).mean() for number in range(5))
 
 
 def recurrent(net: Any, inputs: Any) -> Any:
