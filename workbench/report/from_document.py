@@ -47,15 +47,16 @@ def report_of(document: Document) -> Report:
         report.candidates |= {candidate.case.id: candidate for candidate in row.candidates}
     report.last_row = raced[-1].plan.scenario if raced else None
     if run.finished_at is not None:
-        report.status, report.last_at_s = run.status, run.duration_s or 0.0
-        report.finished = ev.RunFinished(
-            at_s=report.last_at_s,
+        duration_s = run.duration_s or 0.0
+        finished = ev.RunFinished(
+            at_s=duration_s,
             status=run.status,
             finished_at=run.finished_at,
-            duration_s=report.last_at_s,
+            duration_s=duration_s,
             exit_code=0,
             overhead=run.overhead,
         )
+        report.apply(finished)
     return report
 
 
