@@ -175,8 +175,7 @@ def trend(values: Sequence[float]) -> float:
     if n < MIN_FOR_TREND:
         return 0.0
     score = sum((b > a) - (b < a) for a, b in combinations(values, 2))
-    deviation = math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
-    z = max(0, abs(score) - 1) / deviation
+    z = max(0, abs(score) - 1) / math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
     if math.erfc(z / math.sqrt(2)) > TREND_ALPHA:
         return 0.0
     third = n // 3
