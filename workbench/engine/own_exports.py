@@ -263,11 +263,9 @@ class Exports:
             size = operations, convolutions if self.space.facts.convolves else 0
         # The fastest import, since the first may have read from a cold disk.
         starts = self.context.pool.import_s.items()
-        took_s = [s for key, s in starts if key.backend == EXPORTER.backend]
-        import_s = min(took_s, default=0.0)
+        import_s = min((s for key, s in starts if key.backend == EXPORTER.backend), default=0.0)
         cold, trains = not knows_compiler(), self.code.train
-        seconds = ways.compile_s(*size, cold=cold, trains=trains, import_s=import_s)
-        return self.load_s + seconds
+        return self.load_s + ways.compile_s(*size, cold=cold, trains=trains, import_s=import_s)
 
     @property
     def _is_loaded(self) -> bool:

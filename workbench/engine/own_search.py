@@ -49,14 +49,14 @@ class OwnSearch(CandidateSource):
         self, space: Space, scenario: Scenario, exports: Exports, first: "OwnSearch | None" = None
     ) -> None:
         self.scenario = scenario
-        self.after = first.scenario.id if first else None  # the row that has to race first
+        self.follows = first is not None
         self.candidates: Sequence[Candidate] = ()  # as of the latest round
         self.extra: set[str] = set()  # compiled last, though less time was left than it may take
         self._space = space
         self._exports = exports
         self._request = space.request
         self._known: set[str] = set()  # ids of all cases so far
-        self._varied: set[str] = set()  # leaders that were tried with their library's options
+        self._varied: set[str] = set()  # ids of leaders whose neighbours were tried
         self._first = first
         self._stages = self._plan()
         self._started: list[Case] = []
@@ -235,8 +235,7 @@ class OwnSearch(CandidateSource):
         best: dict[str, Case] = {}  # by device
         for case in (candidate.case for candidate in self._ranked):
             if case.backend == "torch":
-                plain = way(case.device, case.precision, None, case.threads)
-                best.setdefault(case.device, plain)
+                best.setdefault(case.device, way(case.device, case.precision, None, case.threads))
         return ways.compiled(self._space, best.values())
 
     def _compile_first(self, left_s: float) -> list[Case]:
@@ -256,8 +255,7 @@ class OwnSearch(CandidateSource):
         ranked = self._ranked
         if not ranked or len(self.candidates) >= MOST_CANDIDATES:
             return []
-        leader = ranked[0]
-        if len(leader.blocks) < SETTLED_ROUNDS:
+        if len(ranked[0].blocks) < SETTLED_ROUNDS:
             return None
         if joining := self._vary_leader(ranked, left_s) or self._vary_compiled(ranked, left_s):
             return joining
@@ -308,18 +306,14 @@ class OwnSearch(CandidateSource):
         far behind the best on their device."""
         if self._first is None:
             return []
-        ranked, best_s = self._first._ranked, dict[str, float]()
-        for each in ranked:
-            best_s.setdefault(each.case.device, each.min_s)
+        ranked = self._first._ranked
+        best_s = {c.case.device: c.min_s for c in reversed(ranked)}
         ranked = [
-            each
-            for each in ranked
-            if not each.case.is_compiled or each.min_s <= NEAR * best_s[each.case.device]
+            c for c in ranked if not c.case.is_compiled or c.min_s <= NEAR * best_s[c.case.device]
         ]
         # The best of each kind, fastest first: a kind may gain by the batch, as BF16 does with AMX.
         kinds: dict[tuple[str, ...], Case] = {}
-        for candidate in ranked:
-            case = candidate.case
+        for case in (c.case for c in ranked):
             # The cost of dynamic quantisation depends on the batch.
             form = (case.quantization or "").partition("-")[0]
             kinds.setdefault((case.device, case.backend, case.precision, form), case)
@@ -343,31 +337,34 @@ class OwnSearch(CandidateSource):
         return ranked(eligible(self.candidates, self.scenario))
 
     @property
+    def _best_eager(self) -> Candidate | None:
+        torch = (each for each in self._ranked if each.case.backend == "torch")
+        return next((each for each in torch if not each.case.is_compiled), None)
+
+    @property
     def _may_win_compiled(self) -> bool:
         """Whether eager torch leads, or is as near to the leader as compiling may make up for."""
-        ranked = self._ranked
-        eager = next((c.min_s for c in ranked if _is_eager(c.case)), None)
-        return eager is not None and eager <= WITHIN_REACH * ranked[0].min_s
+        eager = self._best_eager
+        return eager is not None and eager.min_s <= WITHIN_REACH * self._ranked[0].min_s
 
     def _lag(self) -> float:
         """The time of the exported model, unquantised, over that of the best eager candidate; 1 if
         unknown."""
-        eager = [c.min_s for c in self._ranked if _is_eager(c.case)]
+        eager = self._best_eager
         own = ("fp32", self._space.facts.precision)
         plain = [
             c.min_s
             for c in self.candidates
             if c.blocks and c.case.backend in ONNX_BACKENDS and c.case.precision in own
         ]
-        return min(plain) / eager[0] if eager and plain else 1.0
+        return min(plain) / eager.min_s if eager and plain else 1.0
 
     def _is_far_ahead(self) -> bool:
         """Whether another library leads eager torch by too much for compiling to win."""
-        ranked = self._ranked
-        eager = next((c for c in ranked if _is_eager(c.case)), None)
+        eager = self._best_eager
         if eager is None or self._request.thorough or self._request.names_compile:
             return False
-        lead = eager.min_s / ranked[0].min_s
+        lead = eager.min_s / self._ranked[0].min_s
         if lead > FAR_AHEAD:
             text = f"the leader is {lead:.1f}x as fast as eager torch"
             self._exports.leave_out("compile", f"{text}; --thorough compiles it anyway")
@@ -396,7 +393,3 @@ def _unspun(case: Case) -> list[Case]:
 
 def has_compiled(candidates: Iterable[Candidate]) -> bool:
     return any(candidate.case.is_compiled for candidate in candidates)
-
-
-def _is_eager(case: Case) -> bool:
-    return case.backend == "torch" and not case.is_compiled

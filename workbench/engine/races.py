@@ -49,8 +49,7 @@ class Races:
                 share_s = max(share_s, min(LEAST_SHARE_S, left_s / len(weights)))
             if context.request.trace is not None:
                 share_s *= 1 - PROFILE_SHARE
-            share = Share(context.now, now + share_s, row_end_s, len(weights))
-            self._race(row, share, conclude)
+            self._race(row, Share(context.now, now + share_s, row_end_s, len(weights)), conclude)
 
     def aside(self, rows: list[RowPlan], share: float, *, table: list[RowPlan]) -> Report:
         """Race `rows` within a share of the budget, into a report of their own.
@@ -93,5 +92,6 @@ def _place(row: RowPlan) -> tuple[bool, bool, bool, float]:
     """The sort key of rows: first the one whose fresh workers the others reuse, last those with
     tails and heavy ones, which gain most from the time that others leave over."""
     scenario = row.scenario
+    follows = row.source is not None and row.source.follows
     begins = scenario.shares_workers and row.is_on_host
-    return row.after is not None, not begins, scenario.measures_tails, scenario.weight
+    return follows, not begins, scenario.measures_tails, scenario.weight

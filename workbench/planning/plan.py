@@ -18,6 +18,7 @@ class CandidateSource(ABC):
     """
 
     extra: Collection[str] = ()  # ids of cases whose absence leaves no gap in the evidence
+    follows: bool = False  # its row races after those that do not
 
     @abstractmethod
     def files(self, case: Case) -> Mapping[str, str]:
@@ -62,7 +63,6 @@ class RowPlan:
     point: Mapping[str, ParameterValue] = field(default_factory=dict)
     source: CandidateSource | None = None  # proposes candidates that join during the race
     of: str | None = None  # the scenario whose crossover this row is a point of
-    after: str | None = None  # id of the row that must race first
     protected: frozenset[str] = frozenset()  # ids of cases that a slow block does not eliminate
     what_if: list[WhatIf] = field(default_factory=list)  # recorded results of other devices
     prices: Mapping[str, float] = field(default_factory=dict)  # per hour, as given by the user
