@@ -231,12 +231,12 @@ def between(low: float, high: float, *, whole: bool) -> float:
 def entrants(
     points: Sequence[Measured], field: Sequence[Candidate], value: float
 ) -> list[Candidate]:
-    """The candidates of `field` that race at the size `value`, the most promising first.
+    """The candidates of `field` that race at the size `value`, the most promising first: the best
+    of each kind of device at the nearest size, then those that lead at any size.
 
     Left out are those that are behind at both neighbouring sizes by more than the factor between
     them.  If times are straight lines on logarithmic scales, this loses no leader whose slope
-    differs by at most 2.  The best of each kind of device at the nearest size come first, then
-    those that lead at any size, so the first few are always worth a race.
+    differs by at most 2.
     """
     ahead = {point.value: point.behind() for point in points}
     nearest = min(points, key=lambda p: (not p.candidates, abs(math.log(p.value / value))))

@@ -65,7 +65,6 @@ class Refusals:
         return [other for other in others if other != case and self.holds(other)]
 
     def key(self, case: Case) -> WorkerKey:
-        """The worker of a case in this row."""
         return worker_key(case, self._plan.scenario)
 
     def holds(self, case: Case) -> bool:

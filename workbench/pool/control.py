@@ -178,7 +178,6 @@ class Control:
 
     @property
     def is_ending(self) -> bool:
-        """Whether the run is to end."""
         return self._cancelled is not None
 
     def check(self) -> None:
