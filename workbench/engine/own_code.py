@@ -150,8 +150,7 @@ class OwnCode:
         return ""
 
     def _checked(self, facts: CodeFacts) -> CodeFacts:
-        """The facts, with a note if the code may ignore --batch; UsageError if it certainly has no
-        batch to change."""
+        """The facts, with a note if the code may ignore --batch; UsageError if it surely does."""
         if self.request.batch and facts.batch is None:
             why = "no parameter takes a size, or its inputs share no first axis that may change"
             raise UsageError(f"--batch: {facts.name} has no batch to change: {why}")

@@ -348,8 +348,7 @@ class OwnSearch(CandidateSource):
         return eager is not None and eager.min_s <= WITHIN_REACH * self._ranked[0].min_s
 
     def _lag(self) -> float:
-        """The time of the exported model, unquantised, over that of the best eager candidate; 1 if
-        unknown."""
+        """The exported model's FP32 time over that of the best eager candidate; 1 if unknown."""
         eager = self._best_eager
         own = ("fp32", self._space.facts.precision)
         plain = [

@@ -182,8 +182,7 @@ class Race:
             self._active.sort(key=lambda prepared: prepared.sample_s)
 
     def _enter_watched(self) -> DisturbanceMonitor:
-        """Let the first candidates enter, and return a monitor of the race, which covers their
-        start-ups if these count."""
+        """Let the first candidates enter; returns a monitor, which covers start-ups that count."""
         context, counts = self._context, self._plan.scenario.counts_start_up
         if not counts:
             self._enter_first()
@@ -289,8 +288,7 @@ class Race:
                 self._remove(leaving, standings)
 
     def _keep_protected(self, leaving: dict[str, Eliminated], standings: Standings) -> None:
-        """Take the protected cases out of `leaving` if time is left for the rounds that the
-        interval of a lead needs."""
+        """Take protected cases out of `leaving` if there is time to give the lead an interval."""
         kept = elimination.protected(standings)
         staying = [p for p in self._active if p.case.id in kept or p.case.id not in leaving]
         if self._budget.fits(staying, after=self._number, rounds=MIN_PAIRS - 1):

@@ -52,10 +52,7 @@ class Races:
             self._race(row, Share(context.now, now + share_s, row_end_s, len(weights)), conclude)
 
     def aside(self, rows: list[RowPlan], share: float, *, table: list[RowPlan]) -> Report:
-        """Race `rows` within a share of the budget, into a report of their own.
-
-        They use the workers that `table` needs anyway.
-        """
+        """Race `rows` within a share of the budget, on workers of `table`, in their own report."""
         context, main = self._context, self._context.report
         report = Report(started=main.started, machine=main.machine, software=main.software)
         for row in rows:

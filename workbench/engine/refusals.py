@@ -87,8 +87,7 @@ class Refusals:
         return admission.taken(case.device, self._context.machine, why, remedy)
 
     def _uncaptured(self, case: Case) -> Reason | None:
-        """Why a CUDA graph of the call is not tried again after it failed in another precision:
-        each attempt costs a worker."""
+        """Why a CUDA graph is not tried after one in another precision failed and cost a worker."""
         if "graph" not in case.mode_words:
             return None
         candidates = self._context.report.candidates

@@ -184,8 +184,7 @@ class Candidate:
 
     @property
     def p99_s(self) -> float | None:
-        """The 99th percentile of all steps in seconds; None below 100 samples, or if a sample is
-        the mean of several steps."""
+        """The 99th percentile; None below 100 samples, or if they are means of several steps."""
         samples = self.ordered_s
         if self.iterations_per_sample != 1 or len(samples) < stats.MIN_SAMPLES_FOR_P99:
             return None
@@ -248,10 +247,7 @@ SHARED -= {"blocks", "scenario"}
 
 
 def price_of(device: str, prices: Mapping[str, float], gpus: int) -> float | None:
-    """The price of `device` per hour, or of its kind; None if neither is given.
-
-    On a GPU the price is that of all `gpus` that share the work.
-    """
+    """The hourly price of `device`, or of its kind, for all `gpus` on a GPU; None if not given."""
     price = prices.get(device, prices.get(kind_of(device).column))
     return price if price is None or device == "cpu" else price * gpus
 

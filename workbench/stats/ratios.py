@@ -96,8 +96,7 @@ def _tails(one: Rounds, other: Rounds, common: Sequence[int]) -> tuple[Tail, Tai
 
 
 def _spread(one: Rounds, other: Rounds) -> float:
-    """The spread of the ratio of two.  A shared measurement cancels out as far as its share in both
-    is the same."""
+    """The spread of their ratio; a shared measurement cancels out as far as both have it."""
     if one.origin is None or one.origin != other.origin:
         return math.hypot(one.spread, other.spread)
     own = one.spread - one.shared, other.spread - other.shared
@@ -200,8 +199,7 @@ def is_tie(ratio: Ratio, *, patient: bool = True) -> bool:
 
 
 def is_close(ratio: Ratio | None) -> bool:
-    """Whether the ratio is within the tolerance or its interval contains 1, and the interval is
-    narrow."""
+    """Whether the ratio is within the tolerance or may be 1, and its interval is narrow."""
     if ratio is None:
         return False
     within = 1 / (1 + TOLERANCE) <= ratio.value <= 1 + TOLERANCE

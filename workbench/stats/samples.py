@@ -59,8 +59,7 @@ def median(values: Sequence[float]) -> float:
 
 
 def median_interval(values: Sequence[float]) -> Interval | None:
-    """A distribution-free 95 % interval of the median, from two order statistics; None below six
-    samples."""
+    """A distribution-free 95 % interval of the median; None below six samples."""
     rank = _rank(len(values))
     if rank is None:
         return None

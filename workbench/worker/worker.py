@@ -114,8 +114,7 @@ class Worker:
     def _ready(
         self, task: Task, cold: StartUp | None, *, latency: bool, seconds: float
     ) -> tuple[Accuracy, WarmedUp, float | None, int | None]:
-        """Check a task and warm it up; the third result is the time to copy its outputs to the
-        host, the last the peak of its memory."""
+        """Check a task and warm it up; also returns the time to copy its outputs, and its peak."""
         task.activate()
         gc.freeze()  # building may have imported libraries
         built_bytes = self._memory_peak(task)
