@@ -97,11 +97,8 @@ class CrossoverSearch:
                 self._context.record(ev.CrossoverFound, scenario=scenario, crossover=found)
 
     def _fastest(self) -> list[Candidate]:
-        """The candidates to race, fastest first.
-
-        For each kind of device these are the fastest admissible ones, and faster ones that may be
-        admissible at other sizes than the row's own.
-        """
+        """The candidates to race, fastest first: of each kind of device the fastest admissible
+        ones, and faster ones that may be admissible at other sizes than the row's own."""
         scenario = self._row.scenario
         found = self._context.report.rows[scenario.id]
         measured = [c for c in found.candidates if c.is_valid]
@@ -125,10 +122,7 @@ class CrossoverSearch:
         return replace(case, params={**case.params, self._size.name: self._typed(value)})
 
     def _within_reach(self, value: float, wanted: Sequence[Candidate]) -> tuple[float, int]:
-        """`value` or a nearer size, and how many of the `wanted` candidates the time left allows.
-
-        The count is 0 if no size remains that would add information.
-        """
+        """`value` or a nearer size, and how many of `wanted` have time there; 0: skip it."""
         known = [point.value for point in self._points if point.candidates]
         nearest = min(known, key=lambda other: abs(math.log(other / value)))
         affordable_s = AFFORDABLE * (self._until_s - self._context.now())

@@ -23,10 +23,7 @@ class ExtraTime:
         return self.lent_s(least_share) if may_grow else 0.0
 
     def lent_s(self, least_share: float) -> float:
-        """Seconds of the run's extension for this row.
-
-        All rows still to come share them equally, but this one gets at least `least_share`.
-        """
+        """Seconds of the run's extension for this row: an equal share, at least `least_share`."""
         of_others_s = self._context.report.extended_s - self._own_s
         whole_s = self._context.request.extension_s - of_others_s
         return max(least_share, 1 / self._share.rows) * whole_s - self._own_s

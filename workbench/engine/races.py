@@ -70,10 +70,7 @@ class Races:
         self._race(row, Share(context.now, until_s, context.end_s))
 
     def _race(self, row: RowPlan, share: Share, conclude: Conclude | None = None) -> None:
-        """Race a row after the row before it has released its cases.
-
-        The last row never does: its workers end with the run.
-        """
+        """Race a row after the one before it has released its cases; the last never does."""
         context, name = self._context, row.scenario.id
         context.record(ev.RaceStarted, scenario=name, share_s=share.left_s)
         with context.overhead.spending(IDLE, name):
