@@ -29,7 +29,6 @@ from ..report.journal import new_run_id
 from ..report.names import sized_name
 from ..report.report import Report
 from ..stats import ratios
-from ..stats.objectives import BY_DEVICE
 from ..stats.paired import paired_ratio
 from ..stats.samples import median
 from ..text.output import say
@@ -38,6 +37,7 @@ from .context import SLACK_S
 from .exit_codes import BEYOND, CUT_SHORT, FAILED, OK
 from .opening import opened, row_source
 from .overhead import OverheadMeter
+from .workers import to_prepare
 
 SHARED = "both sides need it"  # a GPU that may admit one process at a time
 FEW = Reason(BUDGET, "too few pairs of processes: raise --budget")
@@ -144,22 +144,14 @@ class ABRun:
 
     def _load(self, row: RowPlan, case: Case, side: Side) -> None:
         """Have a fresh process prepare a case; own code must return the same as on side A."""
-        files = dict(row.source.files(case)) if row.source is not None else {}
-        if "code" in files:
-            code = Code.of(files["code"])
+        request = to_prepare(case, row, self._context, WARM_UP_S)
+        if "code" in request["files"]:
+            code = Code.of(request["files"]["code"])
             target, folder = side.command or code.target, side.path or code.directory
-            files["code"] = replace(code, target=target, directory=folder).as_text()
-        prepare = {
-            "case": case,
-            "seed": self.request.seed,
-            "latency": row.scenario.objective not in BY_DEVICE,
-            "warm_up_s": WARM_UP_S,
-            "from_start": False,
-            "cache_bytes": self._context.machine.cpu.cache_bytes,
-            "files": files,
-        }
+            of_side = replace(code, target=target, directory=folder)
+            request["files"] = {**request["files"], "code": of_side.as_text()}
         self._pool.end(self._key(case, side))
-        check = self._ask(case, side, Prepared, op="prepare", **prepare).result.accuracy
+        check = self._ask(case, side, Prepared, **request).result.accuracy
         if not check.passed or (check.metric == "relative_error" and check.value > check.limit):
             text = f"the results differ: {check.value:.3g} from {check.reference}"
             raise _failure(side, Reason("wrong_result", f"{text}, limit {check.limit:g}"))

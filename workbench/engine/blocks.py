@@ -50,10 +50,7 @@ class BlockRunner:
     _budget: RoundBudget
 
     def take(self, prepared: PreparedCase, number: int, racing: Collection[PreparedCase]) -> bool:
-        """Measure one candidate's block of round `number`, in which all of `racing` have a turn.
-
-        False if the candidate is out of the race; the reason is then in the report.
-        """
+        """Measure a block of round `number`; False, with the reason in the report, if it is out."""
         case = prepared.case
         if not self._preparation.holds(case) and not self._renew(prepared):
             return False

@@ -30,7 +30,6 @@ class Share:
     until_s: float  # end of this row
     end_s: float  # end of all rows
     rows: int = 1  # still to race, with this one: they share the extension of the run
-    extended_s: float = 0.0  # added to this row so far
 
     @property
     def left_s(self) -> float:
@@ -39,12 +38,6 @@ class Share:
     @property
     def left_to_all_s(self) -> float:
         return self.end_s - self.now()
-
-    def extend(self, by_s: float) -> None:
-        """Lengthen the row and the run, or shorten them."""
-        self.until_s += by_s
-        self.end_s += by_s
-        self.extended_s += by_s
 
 
 P = ParamSpec("P")

@@ -97,11 +97,8 @@ class CrossoverSearch:
                 self._context.record(ev.CrossoverFound, scenario=scenario, crossover=found)
 
     def _fastest(self) -> list[Candidate]:
-        """The candidates to race, fastest first.
-
-        For each kind of device these are the fastest admissible ones, and faster ones that may be
-        admissible at other sizes than the row's own.
-        """
+        """The candidates to race, fastest first: of each kind of device the fastest admissible
+        ones, and faster ones that may be admissible at other sizes than the row's own."""
         scenario = self._row.scenario
         found = self._context.report.rows[scenario.id]
         measured = [c for c in found.candidates if c.is_valid]
@@ -125,10 +122,7 @@ class CrossoverSearch:
         return replace(case, params={**case.params, self._size.name: self._typed(value)})
 
     def _within_reach(self, value: float, wanted: Sequence[Candidate]) -> tuple[float, int]:
-        """`value` or a nearer size, and how many of the `wanted` candidates the time left allows.
-
-        The count is 0 if no size remains that would add information.
-        """
+        """`value` or a nearer size, and how many of `wanted` have time there; 0: skip it."""
         known = [point.value for point in self._points if point.candidates]
         nearest = min(known, key=lambda other: abs(math.log(other / value)))
         affordable_s = AFFORDABLE * (self._until_s - self._context.now())
@@ -231,12 +225,12 @@ def between(low: float, high: float, *, whole: bool) -> float:
 def entrants(
     points: Sequence[Measured], field: Sequence[Candidate], value: float
 ) -> list[Candidate]:
-    """The candidates of `field` that race at the size `value`, the most promising first.
+    """The candidates of `field` that race at the size `value`, the most promising first: the best
+    of each kind of device at the nearest size, then those that lead at any size.
 
     Left out are those that are behind at both neighbouring sizes by more than the factor between
     them.  If times are straight lines on logarithmic scales, this loses no leader whose slope
-    differs by at most 2.  The best of each kind of device at the nearest size come first, then
-    those that lead at any size, so the first few are always worth a race.
+    differs by at most 2.
     """
     ahead = {point.value: point.behind() for point in points}
     nearest = min(points, key=lambda p: (not p.candidates, abs(math.log(p.value / value))))

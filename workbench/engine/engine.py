@@ -68,8 +68,8 @@ class Engine:
         self._emit, self._warn = self._events.emit, self._events.warn
         self._context: RunContext | None = None  # once the machine is known
         self._overhead = OverheadMeter(control.front_end, control.now)
-        wanted = Path(request.trace) if request.trace else None
-        self._trace = TraceFile(target("--trace", wanted, opened=True) if wanted else None)
+        trace = request.trace
+        self._trace = TraceFile(target("--trace", Path(trace), opened=True) if trace else None)
         self.report = report
         self.run_id = new_run_id()
 
@@ -149,9 +149,8 @@ class Engine:
             planned_rows = source.rows()
         self._rows = [row for row in planned_rows if row.cases]
         cases = [case for row in self._rows for case in row.cases]
-        devices = {case.device for case in cases}
         threaded = [r.scenario for r in self._rows if any(c.threads is not None for c in r.cases)]
-        context.telemetry.watch(context.machine, devices)
+        context.telemetry.watch(context.machine, {case.device for case in cases})
         for row in self._rows:
             self._emit(planned(row, request, context.now()))
         for warning in [
@@ -199,12 +198,12 @@ class Engine:
         races.rows(self._rows, end_s, conclude)
 
     def _search_crossovers(self, races: Races, context: RunContext) -> None:
-        if self._request.quick and not self._request.crossover:
-            return
-        if self._request.crossover and not any(row.scenario.size for row in self._rows):
+        asked = self._request.crossover
+        if asked and not any(row.scenario.size for row in self._rows):
             text = "--crossover: no scenario of this run has a size to search"
             self._warn(Warning("no_size", text, "add a `size` to the scenario in its file"))
-        search_crossovers(self._rows, context, races.point)
+        if asked or not self._request.quick:
+            search_crossovers(self._rows, context, races.point)
 
     def _refuse(self, context: RunContext) -> None:
         """End rows that cannot race, with the reason on each of their cases."""

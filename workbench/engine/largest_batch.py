@@ -53,8 +53,7 @@ def search_rows(rows: Sequence[RowPlan], context: RunContext) -> None:
         context.record(ev.RaceStarted, scenario=scenario, share_s=max(0.0, context.left_s))
         for case in row.cases:
             context.control.check()
-            share_s = max(0.0, context.left_s) / left
-            search(case, scenario, context.now() + share_s, context)
+            search(case, scenario, context.now() + max(0.0, context.left_s) / left, context)
             left -= 1
 
 
@@ -114,8 +113,7 @@ def _try(case: Case, key: WorkerKey, until_s: float, context: RunContext) -> Bat
     if deadline_s() < LEAST_BUILD_S:
         return None
     # A GPU's worker has no limit on main memory, so the kernel might end another process.
-    work = catalog.load(case.workload).work(case)
-    if refusal := admission.beyond_host(work, context.machine):
+    if refusal := admission.beyond_host(catalog.load(case.workload).work(case), context.machine):
         return BatchAttempt(case.batch, None, None, refusal)
     pool, seed = context.pool, context.request.seed
     try:

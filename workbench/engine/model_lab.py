@@ -132,13 +132,12 @@ class ModelLab:
 
     def conclude(self, row: Row, profiling: Profiling) -> None:
         """Explain the race and save the best variant, if there is a pick."""
-        pick, search, context = row.picked, self.search, self.context
+        pick, search = row.picked, self.search
         if pick is None or search is None:
             return
         advice = self._advice(pick, row, profiling)
         search.stop()
-        left_out = self.variants.left_out
-        context.record(ev.ModelAdvised, advice=advice, left_out=left_out)
+        self.context.record(ev.ModelAdvised, advice=advice, left_out=self.variants.left_out)
 
     def _advice(self, pick: Candidate, row: Row, profiling: Profiling) -> Advice:
         """Save the pick, profile candidates and explain them."""
@@ -152,7 +151,7 @@ class ModelLab:
         for candidate in takewhile(profiling.has_time_for, explained):
             profiling.profile(candidate)
         is_saved = saved is not None and saved.size_bytes is not None
-        file = saved.file if saved is not None and is_saved else self._file_of(pick, facts)
+        file = saved.file if saved and is_saved else self._file_of(pick, facts)
         return Advice(
             explanations=[
                 explain(each, given, report, won=each is pick) for each in explained if given

@@ -85,8 +85,7 @@ class ModelVariants:
         return msgspec.structs.replace(facts, max_error=question.limit)
 
     def prepare(self, facts: ModelFacts) -> tuple[ModelFacts, dict[str, int]]:
-        """The facts after preparation, and the number of nodes that can be quantised, by type;
-        WorkerFailed may be raised."""
+        """The prepared facts, and how many nodes of each type can be quantised; or WorkerFailed."""
         prepared = self._ask(self._share_s(PREPARE_SHARE), ModelSteps, op="prepare")
         facts = msgspec.structs.replace(
             facts,
@@ -170,8 +169,7 @@ class ModelVariants:
         return files if exact else {**files, "limit": repr(self.question.limit)}
 
     def save(self, case: Case, target: Path) -> Saved:
-        """Write the variant that `case` runs to `target`; a size together with a reason means that
-        it was written but not checked."""
+        """Write the case's variant to `target`; a size with a reason: written, but not checked."""
         before, pool = _modified(target), self.context.pool
         asked = {"destination": str(target.absolute()), "hidden": str(pool.folder_next_to(target))}
         limit_s, variant = self._share_s(BUILD_SHARE), self.file(case)

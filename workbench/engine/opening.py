@@ -61,8 +61,7 @@ def opened(
 
 
 def detected(request: Request, within_s: float) -> tuple[Machine, Software]:
-    """The machine, with a GPU for each simulated device, and its software, detected in about
-    `within_s`; UsageError if the requested interpreter fails."""
+    """The machine with its simulated GPUs, and its software; UsageError if --python fails."""
     machine, software = detect(request.python, deadline_s=min(DEADLINE_S, max(LEAST_S, within_s)))
     if (failure := software.unavailable.get("python")) is not None:
         raise UsageError(f"--python: {failure}; {NAME_PYTHON}")

@@ -57,7 +57,6 @@ class OverheadMeter:
 
     @contextmanager
     def measuring(self) -> Iterator[None]:
-        """Count the enclosed block as measuring."""
         cpu_began = self._cpu_s()
         try:
             with self.spending(MEASURED):

@@ -8,21 +8,14 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
 
 import msgspec
 
 from ..advisor import crossover
 from ..advisor.crossover import Measured
 from ..advisor.limits import eligible
+from ..advisor.own import overview
 from ..advisor.own.candidates import Space, command_cases, function_cases
-from ..advisor.own.overview import (
-    compile_calls,
-    first_answered,
-    flips,
-    picks_compiled,
-    script_gain,
-)
 from ..advisor.own.snippet import lines, snippet
 from ..contract import Case
 from ..planning.cases import gpu_devices
@@ -62,7 +55,6 @@ class FixedCases(CandidateSource):
     code: Code
     scenario: Scenario
     cases: list[Case]
-    after: ClassVar[None] = None  # no other row has to race first
 
     def start(self) -> list[Case]:
         return self.cases
@@ -88,7 +80,6 @@ class OwnCode:
         code = self._question.code(str(folder), os.getcwd(), request.seed)  # noqa: PTH109
         code = replace(code, batch=next(iter(request.batch), None))
         self._exports: Exports | None = None
-        self._last = OWN  # id of the row that races last
         cores = self.context.machine.cpu.effective_cores
         counts = set(request.threads) or {cores, max(1, cores // 2), 1}
         self._threads = tuple(sorted(counts, reverse=True))
@@ -139,7 +130,7 @@ class OwnCode:
         sources = self._sources(space, load_s)
         found = [(source, source.start()) for source in sources]
         rows = [
-            replace(self.plan, scenario=each.scenario, cases=cases, source=each, after=each.after)
+            replace(self.plan, scenario=each.scenario, cases=cases, source=each)
             for each, cases in found
             if cases  # code exported for one batch has no further row
         ]
@@ -147,7 +138,6 @@ class OwnCode:
             why = self._exports.left_out.items() if self._exports else ()
             said = "".join(f"; {name}: {reason}" for name, reason in why)
             raise UsageError(f"no candidate is left with these filters{said}")
-        self._last = rows[-1].scenario.id
         return rows
 
     def _without_device(self, facts: CodeFacts) -> str:
@@ -160,8 +150,7 @@ class OwnCode:
         return ""
 
     def _checked(self, facts: CodeFacts) -> CodeFacts:
-        """The facts, with a note if the code may ignore --batch; UsageError if it certainly has no
-        batch to change."""
+        """The facts, with a note if the code may ignore --batch; UsageError if it surely does."""
         if self.request.batch and facts.batch is None:
             why = "no parameter takes a size, or its inputs share no first axis that may change"
             raise UsageError(f"--batch: {facts.name} has no batch to change: {why}")
@@ -222,18 +211,19 @@ class OwnCode:
         """Report the advice after each row, from what is known by then."""
         context, report = self.context, self.context.report
         own, rows = report.rows[OWN], report.subject_rows
-        best = first_answered(rows)
+        best = overview.first_answered(rows)
         found = None if row is own else self._crossover(rows)
         if found is not None and found.between == "device":
             context.record(ev.CrossoverFound, scenario=OWN, crossover=found)
         exports, code = self._exports, report.code
+        compiled = next(filter(overview.picks_compiled, rows), own)
         pick, advice = best.picked, None
         if pick is not None and code is not None:
-            facts, is_last = code.facts, row.plan.scenario == self._last  # `reserved_s` follows it
+            facts, is_last = code.facts, row is rows[-1]  # `reserved_s` follows the last
             advice = CodeAdvice(
                 snippet=snippet(facts, pick.case, self._question),
-                flips=flips(report, trains=self._question.train),
-                share=script_gain(report, best, pick),
+                flips=overview.flips(report, trains=self._question.train),
+                share=overview.script_gain(report, best, pick),
                 saved=self._save(pick.case, facts) if is_last else None,
             )
         context.record(
@@ -241,7 +231,7 @@ class OwnCode:
             advice=advice,
             left_out=exports.left_out if exports else {},
             breaks=exports.breaks if exports else [],
-            compile_calls=compile_calls(next(filter(picks_compiled, rows), own)),
+            compile_calls=overview.compile_calls(compiled),
         )
 
     def _crossover(self, rows: Sequence[Row]) -> Crossover | None:

@@ -39,8 +39,7 @@ class Examination:
     threads: int  # those of the worker that examines a function on the CPU
 
     def run(self, gpus: Sequence[str]) -> tuple[CodeFacts, float]:
-        """The facts, and the seconds that a worker needs to load the code; WorkerFailed if the code
-        raised, hung or died."""
+        """The facts, and the seconds to load the code; WorkerFailed if it raised, hung or died."""
         began_s = self.context.now()
         found = self._facts(gpus)
         load_s = max(0.0, self.context.now() - began_s - _script_s(found))
@@ -125,8 +124,7 @@ class Examination:
         return found
 
     def _with_imports(self, facts: CodeFacts) -> CodeFacts:
-        """The facts, with each module's share of the time that the script takes alone, when it has
-        to import torch itself."""
+        """The facts, with each module's share of a run in which the script imports torch itself."""
         import_s = max(self.context.pool.import_s.values(), default=0.0)
         whole = {each.name: each.seconds / each.share for each in facts.modules if each.share}
         modules = [

@@ -107,8 +107,7 @@ class Exports:
         return ""
 
     def export(self, left_s: float) -> bool:
-        """Whether there is an ONNX file of the module, after exporting it within a share of
-        `left_s` if necessary."""
+        """Whether the module has an ONNX file, after exporting it in time if necessary."""
         if self.exported is None and "onnx" not in self.left_out:
             self.context.record(ev.ModelBuilding, recipe="onnx")
             # Exporting takes one core: the lab imports its libraries on another.
@@ -190,8 +189,7 @@ class Exports:
         return case
 
     def _quantisable(self, exported: ExportedCode, end_s: float) -> VariantSearch | None:
-        """The search for INT8 forms, once the lab has read and prepared the exported model; None if
-        no form can be built."""
+        """The search for INT8 forms, once the lab has prepared the model; None without a form."""
         question = ModelQuestion(exported.model, max_error=self.code.max_error)
         variants = ModelVariants(question, self.context, self.left_out, end_s)
         try:
@@ -252,8 +250,7 @@ class Exports:
         return False
 
     def compile_s(self) -> float:
-        """Seconds that a new worker may take to load the code and compile it; infinite if torch
-        cannot compile it."""
+        """Seconds for a new worker to load and compile the code; infinite if torch cannot."""
         if self._uncompilable:
             return math.inf
         if (graph := self._to_compile or self.exported) is not None:
@@ -263,11 +260,9 @@ class Exports:
             size = operations, convolutions if self.space.facts.convolves else 0
         # The fastest import, since the first may have read from a cold disk.
         starts = self.context.pool.import_s.items()
-        took_s = [s for key, s in starts if key.backend == EXPORTER.backend]
-        import_s = min(took_s, default=0.0)
+        import_s = min((s for key, s in starts if key.backend == EXPORTER.backend), default=0.0)
         cold, trains = not knows_compiler(), self.code.train
-        seconds = ways.compile_s(*size, cold=cold, trains=trains, import_s=import_s)
-        return self.load_s + seconds
+        return self.load_s + ways.compile_s(*size, cold=cold, trains=trains, import_s=import_s)
 
     @property
     def _is_loaded(self) -> bool:

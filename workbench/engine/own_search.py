@@ -50,14 +50,14 @@ class OwnSearch(CandidateSource):
         self, space: Space, scenario: Scenario, exports: Exports, first: "OwnSearch | None" = None
     ) -> None:
         self.scenario = scenario
-        self.after = first.scenario.id if first else None  # the row that has to race first
+        self.follows = first is not None
         self.candidates: Sequence[Candidate] = ()  # as of the latest round
         self.extra: set[str] = set()  # compiled last, though less time was left than it may take
         self._space = space
         self._exports = exports
         self._request = space.request
         self._known: set[str] = set()  # ids of all cases so far
-        self._varied: set[str] = set()  # leaders that were tried with their library's options
+        self._varied: set[str] = set()  # ids of leaders whose neighbours were tried
         self._first = first
         self._stages = self._plan()
         self._started: list[Case] = []
@@ -164,8 +164,8 @@ class OwnSearch(CandidateSource):
         """Eager torch that would lead without its page faults, in a process that keeps freed
         memory; one at a time, since each starts a worker."""
         ranked = [] if self._is_short(left_s) else self._ranked
-        eager = [c for c in ranked if _is_eager(c.case) and loses_by_faults(c, ranked[0])]
-        kept = (self._here(ways.keeping(candidate.case)) for candidate in eager)
+        faulting = [c.case for c in self._eager if ranked and loses_by_faults(c, ranked[0])]
+        kept = (self._here(ways.keeping(case)) for case in faulting)
         return self._admitted([case for case in kept if case.id not in self._known][:1])
 
     def _export(self, left_s: float) -> list[Case]:
@@ -267,8 +267,7 @@ class OwnSearch(CandidateSource):
         ranked = self._ranked
         if not ranked or len(self.candidates) >= MOST_CANDIDATES:
             return []
-        leader = ranked[0]
-        if len(leader.blocks) < SETTLED_ROUNDS:
+        if len(ranked[0].blocks) < SETTLED_ROUNDS:
             return None
         if joining := (
             self._vary_leader(ranked, left_s)
@@ -325,18 +324,14 @@ class OwnSearch(CandidateSource):
         far behind the best on their device."""
         if self._first is None:
             return []
-        ranked, best_s = self._first._ranked, dict[str, float]()
-        for each in ranked:
-            best_s.setdefault(each.case.device, each.min_s)
+        ranked = self._first._ranked
+        best_s = {c.case.device: c.min_s for c in reversed(ranked)}
         ranked = [
-            each
-            for each in ranked
-            if not each.case.is_compiled or each.min_s <= NEAR * best_s[each.case.device]
+            c for c in ranked if not c.case.is_compiled or c.min_s <= NEAR * best_s[c.case.device]
         ]
         # The best of each kind, fastest first: a kind may gain by the batch, as BF16 does with AMX.
         kinds: dict[tuple[str, ...], Case] = {}
-        for candidate in ranked:
-            case = candidate.case
+        for case in (c.case for c in ranked):
             # The cost of dynamic quantisation depends on the batch.
             form = (case.quantization or "").partition("-")[0]
             kinds.setdefault((case.device, case.backend, case.precision, form), case)
@@ -360,31 +355,38 @@ class OwnSearch(CandidateSource):
         return ranked(eligible(self.candidates, self.scenario))
 
     @property
+    def _eager(self) -> list[Candidate]:
+        """The admissible candidates of torch that are not compiled, fastest first."""
+        torch = (each for each in self._ranked if each.case.backend == "torch")
+        return [each for each in torch if not each.case.is_compiled]
+
+    @property
+    def _best_eager(self) -> Candidate | None:
+        return next(iter(self._eager), None)
+
+    @property
     def _may_win_compiled(self) -> bool:
         """Whether eager torch leads, or is as near to the leader as compiling may make up for."""
-        ranked = self._ranked
-        eager = next((c.min_s for c in ranked if _is_eager(c.case)), None)
-        return eager is not None and eager <= WITHIN_REACH * ranked[0].min_s
+        eager = self._best_eager
+        return eager is not None and eager.min_s <= WITHIN_REACH * self._ranked[0].min_s
 
     def _lag(self) -> float:
-        """The time of the exported model, unquantised, over that of the best eager candidate; 1 if
-        unknown."""
-        eager = [c.min_s for c in self._ranked if _is_eager(c.case)]
+        """The exported model's FP32 time over that of the best eager candidate; 1 if unknown."""
+        eager = self._best_eager
         own = ("fp32", self._space.facts.precision)
         plain = [
             c.min_s
             for c in self.candidates
             if c.blocks and c.case.backend in ONNX_BACKENDS and c.case.precision in own
         ]
-        return min(plain) / eager[0] if eager and plain else 1.0
+        return min(plain) / eager.min_s if eager and plain else 1.0
 
     def _is_far_ahead(self) -> bool:
         """Whether another library leads eager torch by too much for compiling to win."""
-        ranked = self._ranked
-        eager = next((c for c in ranked if _is_eager(c.case)), None)
+        eager = self._best_eager
         if eager is None or self._request.thorough or self._request.names_compile:
             return False
-        lead = eager.min_s / ranked[0].min_s
+        lead = eager.min_s / self._ranked[0].min_s
         if lead > FAR_AHEAD:
             text = f"the leader is {lead:.1f}x as fast as eager torch"
             self._exports.leave_out("compile", f"{text}; --thorough compiles it anyway")
@@ -413,10 +415,6 @@ def _unspun(case: Case) -> list[Case]:
 
 def has_compiled(candidates: Iterable[Candidate]) -> bool:
     return any(candidate.case.is_compiled for candidate in candidates)
-
-
-def _is_eager(case: Case) -> bool:
-    return case.backend == "torch" and not case.is_compiled
 
 
 def loses_by_faults(candidate: Candidate, leader: Candidate) -> bool:

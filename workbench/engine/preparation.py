@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 
 import msgspec
 
@@ -13,19 +12,18 @@ from ..contract import Case
 from ..planning import admission
 from ..planning.plan import RowPlan
 from ..pool.answers import Prepared, Released, SmallProbe
-from ..pool.pool import Answer, WorkerFailed
+from ..pool.pool import WorkerFailed
 from ..pool.worker_process import WorkerKey
 from ..records import events as ev
 from ..records.document import WarmUp
 from ..records.reason import BUDGET, NO_TIME, NOT_READY, Reason
-from ..stats.objectives import BY_DEVICE
 from ..stats.ratios import ProvenSlower
 from ..worker.code import COMMAND
 from ..worker.launcher import launch_of
 from .context import RunContext, Share
 from .overhead import PREPARING, STARTING
 from .refusals import Refusals
-from .workers import NO_TURN, outcome
+from .workers import NO_TURN, outcome, to_prepare
 
 WARM_UP_S = (0.02, 1.0)  # bounds of one case's warm-up
 WARM_UP_SHARE = 0.12  # share of the row's time left for the warm-ups of all its cases
@@ -196,27 +194,16 @@ class Preparation:
 
         After a pause a fresh worker repeats it, since start-up times would include the pause.
         """
-        context, scenario, source = self._context, self._plan.scenario, self._plan.source
+        context = self._context
         began_s, deadline_s = context.now(), self._deadline_s(self._prepare_deadline_s(case))
-        ask = partial(
-            context.pool.ask,
-            self._key(case),
-            op="prepare",
-            case=case,
-            seed=context.request.seed,
-            latency=scenario.objective not in BY_DEVICE,
-            warm_up_s=warm_up_s,
-            cache_bytes=context.machine.cpu.cache_bytes,
-            from_start=scenario.counts_start_up,
-            files=source.files(case) if source is not None else {},
-        )
+        key, wanted = self._key(case), to_prepare(case, self._plan, context, warm_up_s)
         try:
-            answer: Answer[Prepared] = ask(deadline_s, Prepared)
+            answer = context.pool.ask(key, deadline_s, Prepared, **wanted)
             while answer.interrupted and launch_of(os.environ) is None:
-                context.pool.end(self._key(case))
-                self._start(self._key(case))
+                context.pool.end(key)
+                self._start(key)
                 began_s, deadline_s = context.now(), self._deadline_s(deadline_s)
-                answer = ask(deadline_s, Prepared)
+                answer = context.pool.ask(key, deadline_s, Prepared, **wanted)
         except WorkerFailed as failure:
             # A compiler, an emulated precision or a command may well take longer.
             is_slow = case.is_compiled or deadline_s < HANGS_S or case.backend == COMMAND
@@ -226,7 +213,7 @@ class Preparation:
             raise
         if not case.is_compiled:
             # Libraries are loaded once, unless each case has a process of its own.
-            once_s = answer.result.loading_s if self._key(case).alone != case.id else 0.0
+            once_s = answer.result.loading_s if key.alone != case.id else 0.0
             self.longest_s = max(self.longest_s, context.now() - began_s - once_s)
         return answer.result
 
@@ -302,8 +289,7 @@ class Preparation:
     def release(self) -> None:
         """Give back what the row's cases hold, before the next row needs it."""
         context = self._context
-        left_s = context.request.extension_s - context.report.extended_s
-        if context.left_s <= 0 and left_s <= 0:
+        if context.left_s <= 0 and context.request.extension_s <= context.report.extended_s:
             return  # no further row races
         held: defaultdict[WorkerKey, list[str]] = defaultdict(list)
         for case in self._plan.cases:
@@ -325,7 +311,6 @@ class Preparation:
         self.finish(case, *outcome(reason, is_late=is_late))
 
     def skip(self, case: Case) -> None:
-        """End a case that had no turn."""
         self.finish(case, "skipped", self.refusals.untried(case))
 
     def finish(

@@ -15,6 +15,7 @@ from ..report.candidate import CANCELLED, Candidate
 from ..stats.samples import MIN_PAIRS
 from .blocks import BlockRunner
 from .context import RunContext, Share
+from .extra_time import LEAST_EXTENSION_S, ROOM_SHARE, ExtraTime
 from .overhead import PREPARING
 from .preparation import Preparation, PreparedCase
 from .schedule import RoundBudget, by_promise, entry_order, in_turns
@@ -22,8 +23,6 @@ from .schedule import RoundBudget, by_promise, entry_order, in_turns
 MOST_ROUNDS = 40
 REFERENCE_ROUNDS = 5  # for reference-only precisions
 PREPARING_SHARE = 0.1  # most of a row's time before the first turn, where a GPU races
-ROOM_SHARE = 0.5  # most of the run's extension that one further candidate may take
-LEAST_EXTENSION_S = 1.0  # for rounds; less would settle nothing
 REFERENCE_COST = 2.0  # FP64 takes about twice as long to prepare as the slowest of the others
 
 
@@ -33,16 +32,15 @@ class Race:
     def __init__(self, plan: RowPlan, context: RunContext, share: Share) -> None:
         self._plan, self._context, self._share = plan, context, share
         self.preparation = Preparation(plan, context, share)
+        self._extra = ExtraTime(plan, context, share)
         self._budget = RoundBudget(plan, share)
         self._blocks = BlockRunner(plan, context, self.preparation, self._budget)
         self._active: list[PreparedCase] = []  # still racing
         self._late: list[Case] = []  # to enter once the others are decided
-        order = entry_order(plan, context.machine.cpu)
-        self._first, self._usually_late, self._reference_only = order
+        self._reference_only: list[Case] = []  # to race among themselves, last
         self._is_deciding = True  # until the reference-only precisions race
         self._number = 0  # index of the next round
         self._began_s = context.now()
-        self._is_lengthened = False  # for a candidate of the source that lacked time
 
     def run(self) -> None:
         """Race for the decision, then race the reference-only precisions; Cancelled may pass."""
@@ -55,7 +53,7 @@ class Race:
             context.telemetry.begin()
             ended_by = self._run_rounds()
             rounds = row.round  # a last round in which nothing was measured does not count
-            self._give_back()
+            self._extra.give_back()
             # The budget ran out before the decision, so these cannot enter.
             for case in self._late:
                 self.preparation.skip(case)
@@ -63,7 +61,7 @@ class Race:
             decided, self._active, self._is_deciding = self._active, [], False
             self._enter(self._reference_only, REFERENCE_COST * self.preparation.longest_s)
             self._run_rounds()
-            self._make_up()
+            self._extra.make_up()
         finally:
             rounds = self._number if rounds is None else rounds
             context.record(ev.RaceEnded, scenario=scenario, rounds=rounds, ended_by=ended_by)
@@ -95,14 +93,14 @@ class Race:
                 more_s = self._settling_s(self._number - first)
                 if not more_s:
                     return "budget"
-                self._extend(more_s)
+                self._extra.take(more_s)
             joined = self._number > first and self._number == all_in
-            self._run_round(self._number, self._resting() if joined else set())
+            self._run_round(self._resting() if joined else set())
             self._number += 1
             rounds = self._number - first
             self._eliminate(rounds)
             if rounds >= MIN_PAIRS and self._is_decided():
-                self._give_back()
+                self._extra.give_back()
             if self._enter_joining():
                 all_in = self._number
             elif self._is_over(rounds):
@@ -118,8 +116,9 @@ class Race:
         baseline = source.baseline(self._row_candidates())
         return refinements.resting(candidates, self._plan.scenario) - {baseline}
 
-    def _run_round(self, number: int, resting: set[str]) -> None:
+    def _run_round(self, resting: set[str]) -> None:
         # Every other round runs backwards, so that no candidate always follows the same one.
+        number = self._number
         taking_turns = [each for each in self._active if each.case.id not in resting]
         for prepared in taking_turns[:: -1 if number % 2 else 1]:
             turn_s = self._budget.turn_s(prepared, self._active)
@@ -128,26 +127,10 @@ class Race:
             if not self._blocks.take(prepared, number, self._active):
                 self._active.remove(prepared)
 
-    def _spare_s(self, least_share: float = 0.0) -> float:
-        """Seconds for more rounds, which rows of a table and lengthened ones may get."""
-        plan = self._plan
-        is_plan = plan.scenario.owes_verdict and (plan.source is None or self._is_lengthened)
-        return self._lent_s(least_share) if is_plan else 0.0
-
-    def _lent_s(self, least_share: float) -> float:
-        """Seconds of the run's extension, which only a run without --budget has, for this row.
-
-        All rows still to come share them equally, but this one gets at least `least_share`.
-        """
-        own_s = self._share.extended_s
-        of_others_s = self._context.report.extended_s - own_s
-        whole_s = self._context.request.extension_s - of_others_s
-        return max(least_share, 1 / self._share.rows) * whole_s - own_s
-
     def _settling_s(self, rounds: int) -> float:
         """Seconds beyond the row's share that may settle an answer which is open after `rounds`
         rounds; 0 if more rounds would not, or if the run may not last that much longer."""
-        round_s, spare_s = self._budget.round_s(self._active), self._spare_s()
+        round_s, spare_s = self._budget.round_s(self._active), self._extra.spare_s()
         left_s = self._share.left_s
         least = max(1, MIN_PAIRS - rounds)
         if rounds >= stopping.PATIENCE or least * round_s - left_s > spare_s:
@@ -159,16 +142,6 @@ class Race:
         more_s = min(spare_s, max(LEAST_EXTENSION_S, missing_s))
         verdict = decide(self._context.report, self._plan.scenario)
         return more_s if more_s >= LEAST_EXTENSION_S and verdict.is_open else 0.0
-
-    def _give_back(self, keep_s: float = 0.0) -> None:
-        """Return the time beyond its share that the row does not need: all but `keep_s`."""
-        self._extend(-min(self._share.extended_s, max(0.0, self._share.left_s - keep_s)))
-
-    def _extend(self, by_s: float) -> None:
-        """Lengthen the row and the run, or shorten them."""
-        if by_s:
-            self._share.extend(by_s)
-            self._context.record(ev.BudgetExtended, scenario=self._plan.scenario.id, by_s=by_s)
 
     # ------------------------------------------------------------ who enters
 
@@ -196,26 +169,20 @@ class Race:
         need_s = round_s + self.preparation.expected_s(case)
         more_s = need_s - self._share.left_s
         lacks_time = self._share.left_s <= round_s or self._share.left_to_all_s < need_s
-        if lacks_time and 0 < more_s <= self._spare_s(ROOM_SHARE if self._active else 1.0):
-            self._extend(more_s)
+        most_s = self._extra.spare_s(ROOM_SHARE if self._active else 1.0)
+        if lacks_time and 0 < more_s <= most_s:
+            self._extra.take(more_s)
 
     def _fit_first_round(self) -> None:
         """Lengthen a row that has no time for a turn of each.  The shortest then come first, since
         the run may end before the rest."""
         short_s = self._budget.round_s(self._active) - self._share.left_s
         if short_s > 0 and len(self._active) > 1:
-            self._extend(min(short_s, max(0.0, self._spare_s(ROOM_SHARE))))
+            self._extra.take(min(short_s, max(0.0, self._extra.spare_s(ROOM_SHARE))))
             self._active.sort(key=lambda prepared: prepared.sample_s)
 
-    def _make_up(self) -> None:
-        """Lengthen the run by the time that this row took from the rows to come."""
-        over_s = min(-self._share.left_s, self._spare_s(ROOM_SHARE))
-        if self._share.rows > 1 and over_s >= LEAST_EXTENSION_S:
-            self._extend(over_s)
-
     def _enter_watched(self) -> DisturbanceMonitor:
-        """Let the first candidates enter, and return a monitor of the race, which covers their
-        start-ups if these count."""
+        """Let the first candidates enter; returns a monitor, which covers start-ups that count."""
         context, counts = self._context, self._plan.scenario.counts_start_up
         if not counts:
             self._enter_first()
@@ -227,16 +194,16 @@ class Race:
         return disturbance
 
     def _enter_first(self) -> None:
-        first = self._first
+        first, late, self._reference_only = entry_order(self._plan, self._context.machine.cpu)
         for case in in_turns(by_promise(first) if self._plan.decides else first):
             if self._gives_up(case):
                 self._late.append(case)
             else:
                 self._make_room(case)
                 self._enter([case])
-        self._give_back()  # preparing may have taken less than `_make_room` allowed
+        self._extra.give_back()  # preparing may have taken less than `_make_room` allowed
         self._active.sort(key=lambda prepared: first.index(prepared.case))
-        self._late += filter(self.preparation.is_worth_it, self._usually_late)
+        self._late += filter(self.preparation.is_worth_it, late)
 
     def _gives_up(self, case: Case) -> bool:
         """Whether a further candidate of a GPU must wait until the others are decided, since its
@@ -295,15 +262,15 @@ class Race:
         Meanwhile they have all of the run's extension, since a preparation that is cut off was in
         vain.  Then the row has the time that it had before, or `reserve_s`.
         """
-        left_s, whole_s = self._share.left_s, self._lent_s(1.0)
+        left_s, whole_s = self._share.left_s, self._extra.lent_s(1.0)
         after_round_s = left_s - self._budget.round_s(self._active)
         if not 0 < source.lacks_s(candidates, after_round_s) <= whole_s:
             return False
-        self._extend(whole_s)
+        self._extra.take(whole_s)
         with self._context.overhead.spending(PREPARING):
             cases = source.join_late(self._share.left_s - reserve_s)
-        self._is_lengthened = self._join(cases)
-        self._give_back(max(left_s, reserve_s))
+        self._extra.is_for_source = self._join(cases)
+        self._extra.give_back(max(left_s, reserve_s))
         return bool(cases)
 
     # ------------------------------------------------------------ who leaves
@@ -321,8 +288,7 @@ class Race:
                 self._remove(leaving, standings)
 
     def _keep_protected(self, leaving: dict[str, Eliminated], standings: Standings) -> None:
-        """Take the protected cases out of `leaving` if time is left for the rounds that the
-        interval of a lead needs."""
+        """Take protected cases out of `leaving` if there is time to give the lead an interval."""
         kept = elimination.protected(standings)
         staying = [p for p in self._active if p.case.id in kept or p.case.id not in leaving]
         if self._budget.fits(staying, after=self._number, rounds=MIN_PAIRS - 1):
@@ -349,8 +315,7 @@ class Race:
         return stopping.is_over(self._standings(contending or self._active, rounds))
 
     def _is_decided(self) -> bool:
-        candidates = list(map(self._candidate, self._active))
-        return stopping.is_decided(candidates, self._plan.scenario)
+        return stopping.is_decided([*map(self._candidate, self._active)], self._plan.scenario)
 
     # ------------------------------------------------------------ what is known
 

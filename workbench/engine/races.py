@@ -49,14 +49,10 @@ class Races:
                 share_s = max(share_s, min(LEAST_SHARE_S, left_s / len(weights)))
             if context.request.trace is not None:
                 share_s *= 1 - PROFILE_SHARE
-            share = Share(context.now, now + share_s, row_end_s, len(weights))
-            self._race(row, share, conclude)
+            self._race(row, Share(context.now, now + share_s, row_end_s, len(weights)), conclude)
 
     def aside(self, rows: list[RowPlan], share: float, *, table: list[RowPlan]) -> Report:
-        """Race `rows` within a share of the budget, into a report of their own.
-
-        They use the workers that `table` needs anyway.
-        """
+        """Race `rows` within a share of the budget, on workers of `table`, in their own report."""
         context, main = self._context, self._context.report
         report = Report(started=main.started, machine=main.machine, software=main.software)
         for row in rows:
@@ -74,10 +70,7 @@ class Races:
         self._race(row, Share(context.now, until_s, context.end_s))
 
     def _race(self, row: RowPlan, share: Share, conclude: Conclude | None = None) -> None:
-        """Race a row after the row before it has released its cases.
-
-        The last row never does: its workers end with the run.
-        """
+        """Race a row after the one before it has released its cases; the last never does."""
         context, name = self._context, row.scenario.id
         context.record(ev.RaceStarted, scenario=name, share_s=share.left_s)
         with context.overhead.spending(IDLE, name):
@@ -93,5 +86,6 @@ def _place(row: RowPlan) -> tuple[bool, bool, bool, float]:
     """The sort key of rows: first the one whose fresh workers the others reuse, last those with
     tails and heavy ones, which gain most from the time that others leave over."""
     scenario = row.scenario
+    follows = row.source is not None and row.source.follows
     begins = scenario.shares_workers and row.is_on_host
-    return row.after is not None, not begins, scenario.measures_tails, scenario.weight
+    return follows, not begins, scenario.measures_tails, scenario.weight

@@ -65,7 +65,6 @@ class Refusals:
         return [other for other in others if other != case and self.holds(other)]
 
     def key(self, case: Case) -> WorkerKey:
-        """The worker of a case in this row."""
         return worker_key(case, self._plan.scenario)
 
     def holds(self, case: Case) -> bool:
@@ -88,8 +87,7 @@ class Refusals:
         return admission.taken(case.device, self._context.machine, why, remedy)
 
     def _uncaptured(self, case: Case) -> Reason | None:
-        """Why a CUDA graph of the call is not tried again after it failed in another precision:
-        each attempt costs a worker."""
+        """Why a CUDA graph is not tried after one in another precision failed and cost a worker."""
         if "graph" not in case.mode_words:
             return None
         candidates = self._context.report.candidates

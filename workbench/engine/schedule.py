@@ -28,10 +28,11 @@ OVERDRAFT = 0.05  # share of the run's time left that the rounds for an interval
 def entry_order(plan: RowPlan, cpu: Cpu) -> tuple[list[Case], list[Case], list[Case]]:
     """The cases that enter the race at once, those that enter late, and those for reference only.
 
-    Precisions that this CPU only emulates enter once the others are decided: preparing one can
-    take a hundred times as long, and a timeout kills the worker that it shares with them.
-    Reference-only precisions race last, among themselves, in the time that the decision leaves.
-    All cases enter at once in a row that ends without a pick, or that would begin without any.
+    - Late are precisions that this CPU only emulates: preparing one can take a hundred times as
+      long, and a timeout kills the worker that it shares with others.
+    - Reference-only precisions race last, among themselves, in the time that the decision leaves.
+    - All enter at once in a row that ends without a pick, or that would begin without any case.
+
     Compiled ones come last in each group, so that the others are ready if compiling takes too long.
     """
     cases = sorted(plan.cases, key=lambda case: case.is_compiled)

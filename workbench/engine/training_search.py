@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..advisor.own import training
-from ..advisor.own.candidates import Space, keeping
+from ..advisor.own.candidates import keeping
 from ..advisor.refinements import settled_leaders
 from ..contract import WAITING_FRACTION, Case
-from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
-from .own_exports import Exports
 from .own_search import COMPILED, OwnSearch, Stage, has_compiled, loses_by_faults
 
 CHANGED = "its other precisions and modes"
@@ -17,12 +15,6 @@ CHANGED = "its other precisions and modes"
 
 class TrainingSearch(OwnSearch):
     """The candidate source of a training's row."""
-
-    def __init__(
-        self, space: Space, scenario: Scenario, exports: Exports, first: OwnSearch | None = None
-    ) -> None:
-        super().__init__(space, scenario, exports, first)
-        self._led: set[str] = set()  # leaders whose neighbours were tried
 
     def _here(self, case: Case) -> Case:
         """The case at this row's batch, with at most as many loaders as a sample has steps, since a
@@ -49,18 +41,19 @@ class TrainingSearch(OwnSearch):
     def gap(self, candidates: Sequence[Candidate]) -> str:
         """Other precisions and modes, or the compiled form of a leader in eager torch."""
         self.candidates = candidates
-        if self._first is None and self._may_win_compiled and not has_compiled(candidates):
+        may_win = self._may_win_compiled and not has_compiled(candidates)
+        if self._first is None and may_win:
             self._compile(0.0)  # the race may never have come to it
         if self._first is None and self._change(0.0):
             return CHANGED
-        is_late = "compile" in self._exports.late and not has_compiled(candidates)
-        return COMPILED if is_late and self._may_win_compiled else ""
+        return COMPILED if may_win and "compile" in self._exports.late else ""
 
     def _compiled(self) -> list[Case]:
         """The leader's compiled form, with the settings of its loader."""
-        leaders = [leader.case for leader in self._ranked[:1]]
-        found = (training.after(case, self._space, None, 0.0) for case in leaders)
-        return [each for cases in found for each in cases if each.is_compiled]
+        if not (ranked := self._ranked):
+            return []
+        found = training.after(ranked[0].case, self._space, None, 0.0)
+        return [each for each in found if each.is_compiled]
 
     def _change(self, left_s: float) -> list[Case]:
         """The next precision, the code's own first: one that takes too long, as FP16 on a CPU may,
@@ -74,16 +67,15 @@ class TrainingSearch(OwnSearch):
         """Neighbours of the leader of each device, once it has led for some rounds."""
         leaders = [] if self._is_short(left_s) else settled_leaders(self.candidates, self.scenario)
         for leader in leaders:
-            if leader.case.id in self._led:
+            if leader.case.id in self._varied:
                 continue
-            self._led.add(leader.case.id)
+            self._varied.add(leader.case.id)
             waiting = leader.blocks[-1].metrics.get(WAITING_FRACTION, 0.0)
-            case = leader.case
-            found = training.after(case, self._space, self.scenario.batch, waiting)
+            found = training.after(leader.case, self._space, self.scenario.batch, waiting)
             if self._first is not None:  # it has raced the modes
-                found = [each for each in found if each.mode == case.mode]
+                found = [each for each in found if each.mode == leader.case.mode]
             if loses_by_faults(leader, leader):
-                found.append(keeping(case))
+                found.append(keeping(leader.case))
             if cases := self._new(self._affordable(found, left_s)):
                 return cases
         return None

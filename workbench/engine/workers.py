@@ -1,6 +1,7 @@
 """Assigns cases to workers, starts workers together, and classifies their failures."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from .. import catalog
 from ..contract import Case
@@ -11,6 +12,7 @@ from ..pool.pool import WorkerFailed
 from ..pool.worker_process import WorkerKey
 from ..records.machine import Machine
 from ..records.reason import BUDGET, Reason
+from ..stats.objectives import BY_DEVICE
 from .context import START_S, RunContext
 from .overhead import STARTING
 
@@ -47,6 +49,20 @@ def worker_key(case: Case, scenario: Scenario | None = None) -> WorkerKey:
     elif scenario is not None and scenario.counts_start_up and not scenario.shares_workers:
         alone = scenario.id
     return WorkerKey(*catalog.process_of(case), alone)
+
+
+def to_prepare(case: Case, row: RowPlan, context: RunContext, warm_up_s: float) -> dict[str, Any]:
+    """The request to a worker to prepare a case of this row."""
+    return {
+        "op": "prepare",
+        "case": case,
+        "seed": context.request.seed,
+        "latency": row.scenario.objective not in BY_DEVICE,
+        "warm_up_s": warm_up_s,
+        "cache_bytes": context.machine.cpu.cache_bytes,
+        "from_start": row.scenario.counts_start_up,
+        "files": row.source.files(case) if row.source is not None else {},
+    }
 
 
 def outcome(reason: Reason, *, is_late: bool) -> tuple[str, Reason]:

@@ -29,12 +29,7 @@ WINOGRAD = 4.0  # largest saving of operations (Lavin and Gray 2016, arXiv:1509.
 
 
 def beforehand(
-    case: Case,
-    workload: Workload,
-    machine: Machine,
-    software: Software,
-    *,
-    held_bytes: float = 0.0,
+    case: Case, workload: Workload, machine: Machine, software: Software, *, held_bytes: float = 0.0
 ) -> Reason | None:
     """Why a case is not tried; `held_bytes` is the memory that others hold on its device."""
     work, have_bytes = workload.work(case), machine.memory.available_bytes

@@ -40,10 +40,7 @@ def numbers(name: str, text: str, kind: type[int] | type[float]) -> list[Paramet
 
 
 def parse(parameter: Parameter, text: str) -> list[ParameterValue]:
-    """The values of `parameter` in `text`, each within its range.
-
-    Text such as a path is one value, even with commas.
-    """
+    """The values of `parameter` in `text`, within its range; a path with commas is one value."""
     if isinstance(parameter.default, str):
         parts = text.split(",") if parameter.choices else [text]
         return list(dict.fromkeys(parameter.parse(part) for part in parts))

@@ -12,12 +12,10 @@ from .scenario import Scenario
 
 
 class CandidateSource(ABC):
-    """Proposes further candidates while their row races, and provides the files each one needs.
-
-    By default it proposes none.
-    """
+    """Proposes further candidates during a race, by default none, and has the files of each."""
 
     extra: Collection[str] = ()  # ids of cases whose absence leaves no gap in the evidence
+    follows: bool = False  # its row races after those that do not
 
     @abstractmethod
     def files(self, case: Case) -> Mapping[str, str]:
@@ -28,8 +26,7 @@ class CandidateSource(ABC):
         return []
 
     def lacks_s(self, candidates: Sequence[Candidate], left_s: float) -> float:
-        """Seconds beyond `left_s`, the time left after another round, that a case which may well
-        win lacks; 0 if there is none."""
+        """Seconds beyond `left_s`, after another round, that a possible winner lacks; 0 if none."""
         return 0.0
 
     def join_late(self, left_s: float) -> list[Case]:
@@ -62,7 +59,6 @@ class RowPlan:
     point: Mapping[str, ParameterValue] = field(default_factory=dict)
     source: CandidateSource | None = None  # proposes candidates that join during the race
     of: str | None = None  # the scenario whose crossover this row is a point of
-    after: str | None = None  # id of the row that must race first
     protected: frozenset[str] = frozenset()  # ids of cases that a slow block does not eliminate
     what_if: list[WhatIf] = field(default_factory=list)  # recorded results of other devices
     prices: Mapping[str, float] = field(default_factory=dict)  # per hour, as given by the user

@@ -190,28 +190,33 @@ class OwnQuestion:
         if self.arguments and suffix != ".py":
             raise ValueError("what follows -- belongs to a script: --torch script.py -- ARGUMENTS")
         if self.kind != TORCH or suffix not in (".py", ".pt2", *PICKLES):
-            module, _, name = self.target.partition(":")
-            if module.endswith(".py") and name:
-                dotted = f"{module[:-3].removeprefix('./').replace('/', '.')}:{name}"
-                able = [f"{dotted}, without .py"] if _MODULE_AND_NAME.fullmatch(dotted) else []
-                if self.kind == TORCH:
-                    able.append(f"{module}::{name}, which runs it")
-                raise ValueError(f"{self.option} takes {', or '.join(able) or TARGETS[self.kind]}")
-            if not _MODULE_AND_NAME.fullmatch(self.target):
-                if suffix == ".onnx":
-                    instead = f"`workbench model {shlex.quote(file)}` does"
-                    raise ValueError(f"{self.option} takes no ONNX file, but {instead}")
-                if suffix == ".ipynb":
-                    made = f"`jupyter nbconvert --to script {shlex.quote(file)}`"
-                    raise ValueError(f"{self.option} takes no notebook; {made} makes a script")
-                found = f", not {self.target!r}" if self.target else ""
-                raise ValueError(f"{self.option} takes {TARGETS[self.kind]}{found}")
+            self._check_name(file, suffix)
         elif not os.path.isfile(os.path.join(self.directory, file)):  # noqa: PTH113, PTH118 - long names
             raise ValueError(f"--torch: there is no file {file}")
         elif suffix in PICKLES and not self.pickled:
             why = "is a pickle, and loading it runs any code that it holds"
             remedy = "save it with torch.export.save as .pt2, or trust it with --allow-pickle"
             raise ValueError(f"--torch: {file} {why}; {remedy}")
+
+    def _check_name(self, file: str, suffix: str) -> None:
+        """Raise ValueError unless the target is a module and a name in it."""
+        module, _, name = self.target.partition(":")
+        if module.endswith(".py") and name:
+            dotted = f"{module[:-3].removeprefix('./').replace('/', '.')}:{name}"
+            able = [f"{dotted}, without .py"] if _MODULE_AND_NAME.fullmatch(dotted) else []
+            if self.kind == TORCH:
+                able.append(f"{module}::{name}, which runs it")
+            raise ValueError(f"{self.option} takes {', or '.join(able) or TARGETS[self.kind]}")
+        if _MODULE_AND_NAME.fullmatch(self.target):
+            return
+        if suffix == ".onnx":
+            instead = f"`workbench model {shlex.quote(file)}` does"
+            raise ValueError(f"{self.option} takes no ONNX file, but {instead}")
+        if suffix == ".ipynb":
+            made = f"`jupyter nbconvert --to script {shlex.quote(file)}`"
+            raise ValueError(f"{self.option} takes no notebook; {made} makes a script")
+        found = f", not {self.target!r}" if self.target else ""
+        raise ValueError(f"{self.option} takes {TARGETS[self.kind]}{found}")
 
     def options(self) -> Iterator[str]:
         """The command-line options of this question, without the arguments of a script."""

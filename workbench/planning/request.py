@@ -107,7 +107,6 @@ class Request:
 
     @property
     def with_cpu(self) -> bool:
-        """Whether the CPU is one of the devices."""
         return not self.devices or "cpu" in self.devices
 
     def admits(self, way: Case | Variant) -> bool:

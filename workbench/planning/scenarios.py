@@ -52,8 +52,7 @@ def _read(path: Path | None) -> dict[str, Scenario]:
         found: dict[str, Scenario] = {}
         for place, row in enumerate(rows):
             if row.id in found:
-                text = f"two scenarios have the id {row.id!r}"
-                raise file.error(text, ("scenario", place, "id"))
+                raise file.error(f"two scenarios have the id {row.id!r}", ("scenario", place, "id"))
             if path is not None:
                 from .scenario_checks import sound  # it loads workloads
 

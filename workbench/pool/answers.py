@@ -62,13 +62,14 @@ class Prepared(msgspec.Struct):
 class Block(msgspec.Struct):
     """One turn, as `worker.block.run_block` measures it."""
 
+    # Seconds per step by the clock that counts.
     samples_s: Annotated[list[float], msgspec.Meta(min_length=1)]
-    lead_in_s: list[float]
+    lead_in_s: list[float]  # the same before the first sample
     loss: float | None
-    clocks: Clocks | None
+    clocks: Clocks | None  # None without a device timer
     figures: Annotated[dict[str, float], msgspec.Meta(max_length=100)]
-    gap: bool
-    began_s: Seconds  # start of the turn, on the monotonic clock
+    gap: bool  # whether the machine slept meanwhile
+    began_s: Seconds  # start of the turn, on the monotonic clock, which all processes share
     settled_s: Seconds  # start of its first sample that counts
     ended_s: Seconds
 

@@ -96,10 +96,7 @@ class Control:
 
     @contextmanager
     def signals(self) -> Iterator[None]:
-        """Handle termination and job-control signals during the block.
-
-        Ignored signals stay ignored, such as SIGHUP under nohup.
-        """
+        """Handle signals in the block; ignored ones stay ignored, such as SIGHUP under nohup."""
         handlers: dict[int, Any] = {
             signal.SIGINT: self._on_end,
             signal.SIGTERM: self._on_end,
@@ -178,7 +175,6 @@ class Control:
 
     @property
     def is_ending(self) -> bool:
-        """Whether the run is to end."""
         return self._cancelled is not None
 
     def check(self) -> None:

@@ -323,8 +323,7 @@ class Pool:
         self._listener(ev.WorkerEnded(at_s=self._control.now(), worker=key.name, reason=reason))
 
     def _reap(self, worker: WorkerProcess) -> bool:
-        """Wait a moment for a killed worker and clean up after it; False if the kernel cannot end
-        it, as when a driver's call hangs."""
+        """Clean up after a killed worker; False if it cannot be ended, as when a driver hangs."""
         ended = worker.reap() is not None
         if ended:
             self._guardian.remove_group(worker.pid)

@@ -243,10 +243,7 @@ def _environment(
 
 def _stands_still(pid: int) -> bool:
     try:
-        return psutil.Process(pid).status() in (
-            psutil.STATUS_STOPPED,
-            psutil.STATUS_TRACING_STOP,
-            psutil.STATUS_ZOMBIE,
-        )
+        at_rest = psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP, psutil.STATUS_ZOMBIE
+        return psutil.Process(pid).status() in at_rest
     except psutil.NoSuchProcess:
         return True

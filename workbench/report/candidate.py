@@ -7,8 +7,8 @@ from typing import Any
 
 from .. import catalog
 from ..contract import Accuracy, Case, Work, kind_of
+from ..records import events as ev
 from ..records.document import Measurement, OperatorShare, SetupTimes, Telemetry, WarmUp
-from ..records.events import BlockMeasured, RacePlanned
 from ..records.reason import Reason
 from ..records.verdict import Verdict
 from ..stats import samples as stats
@@ -41,7 +41,7 @@ class Candidate:
     iterations_per_sample: int = 1
     call_overhead_s: float | None = None
     memory_peak_bytes: int | None = None
-    blocks: list[BlockMeasured] = field(default_factory=list)
+    blocks: list[ev.BlockMeasured] = field(default_factory=list)
     beaten_by: str | None = None  # id of the case that eliminated it by a paired comparison
     ratio: float | None = None  # its time over that case's
     ratio_bounds: tuple[float, float] | None = None  # simultaneous over all looks and pairs
@@ -58,6 +58,35 @@ class Candidate:
         default_factory=dict, init=False, repr=False, compare=False
     )
 
+    def apply(self, event: ev.AnyEvent) -> None:
+        """Take in an event about this candidate."""
+        match event:
+            case ev.BlockMeasured():
+                self.state = "measuring"
+                self.blocks.append(event)
+            case ev.BatchTried():
+                self.state = "measuring"
+            case ev.CasePreparing():
+                self.state = "preparing"
+            case ev.CasePrepared():
+                self.state, self.setup = "prepared", event.setup
+                self.accuracy, self.warmup = event.accuracy, event.warmup
+                # A case that is prepared again, because its worker died, may have earlier samples
+                # that are means over several iterations, which hide tails.
+                known = self.iterations_per_sample if self.blocks else 1
+                self.iterations_per_sample = max(known, event.iterations_per_sample)
+                self.memory_peak_bytes = event.memory_peak_bytes
+                self.call_overhead_s = event.call_overhead_s
+            case ev.CaseProfiled():
+                self.operators, self.unprofiled = event.operators, event.reason
+                self.profiled_steps = event.steps
+                self.fallback_fraction = event.fallback_fraction
+            case ev.CaseFinished():
+                self.state, self.reason = event.status, event.reason
+                self.telemetry = event.telemetry
+                self.beaten_by, self.ratio = event.beaten_by, event.ratio
+                self.ratio_bounds = event.ratio_bounds
+
     def _once(self, name: str, make: Callable[[], Any], *depends_on: object) -> Any:
         """The cached result of `make`, made again after a new block or if `depends_on` changes."""
         stamp = len(self.blocks), id(self.blocks[-1]) if self.blocks else 0, *depends_on
@@ -71,18 +100,15 @@ class Candidate:
 
     @property
     def ordered_s(self) -> Sequence[float]:
-        """All samples, from the shortest to the longest."""
         ordered: Sequence[float] = self._once("ordered", lambda: stats.ascending(self.samples_s))
         return ordered
 
     @property
     def median_s(self) -> float:
-        """The median step in seconds."""
         return stats.median(self.ordered_s)
 
     @property
     def min_s(self) -> float:
-        """The shortest step in seconds."""
         return self.ordered_s[0]
 
     @property
@@ -141,7 +167,6 @@ class Candidate:
 
     @property
     def fixed_s(self) -> float:
-        """The sum of the one-time costs in seconds."""
         return math.fsum(self.fixed_parts_s)
 
     @property
@@ -159,8 +184,7 @@ class Candidate:
 
     @property
     def p99_s(self) -> float | None:
-        """The 99th percentile of all steps in seconds; None below 100 samples, or if a sample is
-        the mean of several steps."""
+        """The 99th percentile; None below 100 samples, or if they are means of several steps."""
         samples = self.ordered_s
         if self.iterations_per_sample != 1 or len(samples) < stats.MIN_SAMPLES_FOR_P99:
             return None
@@ -223,10 +247,7 @@ SHARED -= {"blocks", "scenario"}
 
 
 def price_of(device: str, prices: Mapping[str, float], gpus: int) -> float | None:
-    """The price of `device` per hour, or of its kind; None if neither is given.
-
-    On a GPU the price is that of all `gpus` that share the work.
-    """
+    """The hourly price of `device`, or of its kind, for all `gpus` on a GPU; None if not given."""
     price = prices.get(device, prices.get(kind_of(device).column))
     return price if price is None or device == "cpu" else price * gpus
 
@@ -235,13 +256,27 @@ def price_of(device: str, prices: Mapping[str, float], gpus: int) -> float | Non
 class Row:
     """One row of a run and its candidates: a scenario, or a workload of a plain `run`."""
 
-    plan: RacePlanned
+    plan: ev.RacePlanned
     share_s: float | None = None  # seconds of the budget that it may use
     began_at_s: float | None = None  # seconds on the run's clock; None before its race
     rounds: int = 0  # number of completed rounds, set at the end
     ended_by: str | None = None  # see `RaceSummary.ended_by`; None before the end
     verdict: Verdict | None = None
     candidates: list[Candidate] = field(default_factory=list)
+
+    def apply(self, event: ev.AnyEvent) -> None:
+        """Take in an event about this row."""
+        match event:
+            case ev.RaceStarted():
+                self.began_at_s, self.share_s = event.at_s, event.share_s
+            case ev.BudgetExtended():
+                self.share_s = (self.share_s or 0.0) + event.by_s
+            case ev.RaceEnded():
+                self.rounds, self.ended_by = event.rounds, event.ended_by
+            case ev.CrossoverFound() if self.verdict is not None:
+                self.verdict = self.verdict.with_crossover(event.crossover)
+            case ev.VerdictReached():
+                self.verdict = event.verdict
 
     @property
     def started(self) -> bool:
@@ -253,7 +288,6 @@ class Row:
 
     @property
     def picked(self) -> Candidate | None:
-        """The candidate that its verdict picks."""
         return next(filter(self.picks, self.candidates), None)
 
     @property

@@ -7,7 +7,7 @@ import msgspec
 from .. import catalog
 from ..contract import Workload
 from ..records import events as ev
-from ..records.document import Document, Measurement
+from ..records.document import Document, Measurement, Run
 from ..records.verdict import CHOICES, CONFIDENCES, Verdict
 from ..stats.objectives import OBJECTIVES
 from .candidate import CANCELLED, ENDED, ENERGY, SHARED, Candidate, Row, price_of
@@ -41,22 +41,25 @@ def report_of(document: Document) -> Report:
         model=model and msgspec.structs.replace(model, built=list(model.built)),
         code=document.code and msgspec.structs.replace(document.code),
     )
-    rows = list(report.rows.values())
-    raced = [row for row in rows if row.started]
-    for row in [*rows, *raced]:  # if several rows have the same case, the one raced last counts
+    raced = [row for row in report.rows.values() if row.started]
+    # If several rows have the same case, the one raced last counts.
+    for row in [*report.rows.values(), *raced]:
         report.candidates |= {candidate.case.id: candidate for candidate in row.candidates}
     report.last_row = raced[-1].plan.scenario if raced else None
     if run.finished_at is not None:
-        report.status, report.last_at_s = run.status, run.duration_s or 0.0
-        report.finished = ev.RunFinished(
-            at_s=report.last_at_s,
-            status=run.status,
-            finished_at=run.finished_at,
-            duration_s=report.last_at_s,
-            exit_code=0,
-            overhead=run.overhead,
-        )
+        report.apply(_end(run, run.finished_at))
     return report
+
+
+def _end(run: Run, finished_at: str) -> ev.RunFinished:
+    return ev.RunFinished(
+        at_s=run.duration_s or 0.0,
+        status=run.status,
+        finished_at=finished_at,
+        duration_s=run.duration_s or 0.0,
+        exit_code=0,
+        overhead=run.overhead,
+    )
 
 
 def _rows(document: Document) -> Iterator[Row]:

@@ -6,6 +6,7 @@ Warnings on a whole row or run come from `machine.host.disturbance` and `machine
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ..contract import FAULTING_FRACTION
 from ..records import document as doc
@@ -33,41 +34,51 @@ def statistics(
     with_samples: bool,
 ) -> doc.Measurement:
     """The measurement of a candidate of `row`, compared with the `fastest` and the `ceilings`."""
-    samples, blocks = candidate.ordered_s, candidate.blocks if with_samples else []
-    n = len(samples)
-    center = stats.median(samples) if n else None
-    fast = stats.quantile(samples, 0.10) if n else None
-    power = telemetry.counted_power_w if (telemetry := candidate.whole_telemetry) else None
+    blocks = candidate.blocks if with_samples else []
     peak_fraction, roofline = under_ceilings(candidate, ceilings)
     return doc.Measurement(
         **{name: getattr(candidate, name) for name in SHARED},
+        **_of_samples(candidate),
         id=candidate.case.id,
         status=candidate.status,
         scenario=candidate.scenario,
         samples_s=candidate.samples_s if with_samples else [],
         blocks=[doc.BlockShape(b.round, len(b.samples_s), b.metrics.get(ENERGY)) for b in blocks],
         lead_in_s=[value for block in blocks for value in block.lead_in_s],
-        n=n,
-        median_s=center,
         ci95_s=candidate.interval,
-        p10_s=fast,
-        p90_s=stats.quantile(samples, 0.90) if n else None,
         p99_s=candidate.p99_s,
-        min_s=samples[0] if n else None,
-        throughput=_throughput(candidate, center),
-        capability=_throughput(candidate, fast),
         flops_per_s=flops_per_s(candidate),
         peak_fraction=peak_fraction,
         roofline=roofline,
-        energy_j=power * center if power and center else None,
         simulated=candidate.simulated,
         loss=candidate.loss,
-        outliers=len(stats.outliers(samples)),
         clocks=clocks_of(candidate),
         against=against(candidate, fastest),
         metrics=metrics_of(candidate, row),
         warnings=warned,
     )
+
+
+def _of_samples(candidate: Candidate) -> dict[str, Any]:
+    """The members of a measurement that follow from the sorted samples."""
+    samples = candidate.ordered_s
+    if not samples:
+        absent = "median_s", "p10_s", "p90_s", "min_s", "throughput", "energy_j"
+        return {"n": 0, **dict.fromkeys(absent)}
+    center, fast = stats.median(samples), stats.quantile(samples, 0.10)
+    telemetry = candidate.whole_telemetry
+    power_w = telemetry.counted_power_w if telemetry is not None else None
+    return {
+        "n": len(samples),
+        "median_s": center,
+        "p10_s": fast,
+        "p90_s": stats.quantile(samples, 0.90),
+        "min_s": samples[0],
+        "throughput": _throughput(candidate, center),
+        "capability": _throughput(candidate, fast),
+        "energy_j": power_w * center if power_w else None,
+        "outliers": len(stats.outliers(samples)),
+    }
 
 
 def fastest_of(row: Sequence[Candidate]) -> Candidate | None:
@@ -130,9 +141,7 @@ def clocks_of(candidate: Candidate) -> doc.Clocks | None:
     )
 
 
-def _throughput(candidate: Candidate, step_s: float | None) -> doc.Throughput | None:
-    if not step_s:
-        return None
+def _throughput(candidate: Candidate, step_s: float) -> doc.Throughput:
     return doc.Throughput(candidate.work.items / step_s, f"{candidate.work.item}/s")
 
 

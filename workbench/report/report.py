@@ -66,15 +66,12 @@ class Report:
             report.status = "incomplete"
         return report
 
-    def apply(self, event: ev.AnyEvent) -> None:  # noqa: C901 - one flat arm per event
+    def apply(self, event: ev.AnyEvent) -> None:
         """Take in one event; KeyError if its case or row was not announced."""
         self.last_at_s = max(self.last_at_s, event.at_s)
         match event:
             case ev.BlockMeasured():  # first, as most events of a long run are blocks
-                candidate = self.candidates[event.case]
-                candidate.blocks.append(event)
-                candidate.state = "measuring"
-                self.current_case, self.building = event.case, None
+                self._apply_to_race(event)
             case ev.RunStarted():
                 self.started, self.status = event, "running"
             case ev.HardwareDetected():
@@ -83,6 +80,32 @@ class Report:
                 self.ceilings = event.ceilings
             case ev.WarningRaised():
                 self.warnings.append(event.warning)
+            case ev.MachineRead():
+                self._take_reading(event)
+            case ev.LargestBatchFound():
+                self.largest_batches.append(event.found)
+            case ev.TraceWritten():
+                self.trace = event.trace
+            case ev.StatusChanged():
+                self.status = event.status
+            case ev.RunFinished():
+                self.finished, self.status = event, event.status
+                self.current_row = self.current_case = None
+            case _:
+                self._apply_to_race(event)
+                self._apply_to_subject(event)
+
+    def _apply_to_race(self, event: ev.AnyEvent) -> None:
+        """Take in an event of a row or of its candidates."""
+        match event:
+            case ev.BlockMeasured() | ev.CasePreparing() | ev.CasePrepared() | ev.BatchTried():
+                self.candidates[event.case].apply(event)
+                self.current_case, self.building = event.case, None
+            case ev.CaseProfiled():
+                self.candidates[event.case].apply(event)
+            case ev.CaseFinished():
+                of_row = self.rows[event.scenario].candidates  # other rows may have the case too
+                {each.case.id: each for each in of_row}[event.case].apply(event)
             case ev.RacePlanned():
                 row = self.rows[event.scenario] = Row(event)
                 self._enter(row, event.cases, event.work)
@@ -90,42 +113,20 @@ class Report:
                 self._enter(self.rows[event.scenario], event.cases, event.work, event.after)
             case ev.RaceStarted():
                 row = self.rows[event.scenario]
-                row.began_at_s, row.share_s = event.at_s, event.share_s
+                row.apply(event)
                 self.candidates |= {each.case.id: each for each in row.candidates}
                 self.current_row = self.last_row = event.scenario
             case ev.BudgetExtended():
                 self.extended_s += event.by_s
-                row = self.rows[event.scenario]
-                row.share_s = (row.share_s or 0.0) + event.by_s
-            case ev.RaceEnded():
-                row = self.rows[event.scenario]
-                row.rounds, row.ended_by = event.rounds, event.ended_by
-            case ev.CrossoverFound():
-                row = self.rows[event.scenario]
-                if row.verdict is not None:
-                    row.verdict = row.verdict.with_crossover(event.crossover)
-            case ev.CasePreparing():
-                self.candidates[event.case].state = "preparing"
-                self.current_case, self.building = event.case, None
-            case ev.CasePrepared():
-                self._prepared(event)
-            case ev.CaseFinished():
-                of_row = self.rows[event.scenario].candidates  # other rows may have the case too
-                candidate = {each.case.id: each for each in of_row}[event.case]
-                candidate.state, candidate.reason = event.status, event.reason
-                candidate.telemetry = event.telemetry
-                candidate.beaten_by, candidate.ratio = event.beaten_by, event.ratio
-                candidate.ratio_bounds = event.ratio_bounds
-            case ev.CaseProfiled():
-                candidate = self.candidates[event.case]
-                candidate.operators, candidate.unprofiled = event.operators, event.reason
-                candidate.profiled_steps = event.steps
-                candidate.fallback_fraction = event.fallback_fraction
-            case ev.BatchTried():
-                self.candidates[event.case].state = "measuring"
-                self.current_case = event.case
-            case ev.LargestBatchFound():
-                self.largest_batches.append(event.found)
+                self.rows[event.scenario].apply(event)
+            case ev.RaceEnded() | ev.CrossoverFound():
+                self.rows[event.scenario].apply(event)
+            case ev.VerdictReached():
+                self.rows[event.verdict.scenario].apply(event)
+
+    def _apply_to_subject(self, event: ev.AnyEvent) -> None:
+        """Take in an event about the user's model or code."""
+        match event:
             case ev.ModelInspected():
                 self.model = ModelReport(event.facts)
             case ev.ModelBuilding():
@@ -141,19 +142,8 @@ class Report:
             case ev.CodeAdvised() if self.code is not None:
                 self.code.advice, self.code.left_out = event.advice, event.left_out
                 self.code.breaks, self.code.compile_calls = event.breaks, event.compile_calls
-            case ev.TraceWritten():
-                self.trace = event.trace
-            case ev.MachineRead():
-                self._take(event)
-            case ev.VerdictReached():
-                self.rows[event.verdict.scenario].verdict = event.verdict
-            case ev.StatusChanged():
-                self.status = event.status
-            case ev.RunFinished():
-                self.finished, self.status = event, event.status
-                self.current_row = self.current_case = None
 
-    def _take(self, event: ev.MachineRead) -> None:
+    def _take_reading(self, event: ev.MachineRead) -> None:
         if event.host is not None:
             self.host.append(event.host)
         if event.gpus or event.gap is not None:
@@ -178,23 +168,10 @@ class Report:
             row.candidates.append(candidate)
             self.candidates[case.id] = candidate
 
-    def _prepared(self, event: ev.CasePrepared) -> None:
-        candidate = self.candidates[event.case]
-        candidate.state, candidate.setup = "prepared", event.setup
-        candidate.accuracy, candidate.warmup = event.accuracy, event.warmup
-        # A case that is prepared again, because its worker died, may have earlier samples that are
-        # means over several iterations, which hide tails.
-        known = candidate.iterations_per_sample if candidate.blocks else 1
-        candidate.iterations_per_sample = max(known, event.iterations_per_sample)
-        candidate.memory_peak_bytes = event.memory_peak_bytes
-        candidate.call_overhead_s = event.call_overhead_s
-        self.current_case = event.case
-
     def statistics(self, candidate: Candidate) -> doc.Measurement:
         """The candidate as it appears in the document, without its samples."""
         row = self.rows[candidate.scenario].candidates
-        warned = self.measurement_warnings(candidate)
-        others = fastest_of(row), warned, self.ceilings
+        others = fastest_of(row), self.measurement_warnings(candidate), self.ceilings
         return statistics(candidate, row, *others, with_samples=False)
 
     def disturbances(self, row: Row) -> list[Warning]:

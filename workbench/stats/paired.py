@@ -42,8 +42,7 @@ class Ratio:
         return replace(self, value=1 / self.value, low=1 / self.high, high=1 / self.low)
 
     def widened(self, log_sd: float, confidence: float = 0.95) -> "Ratio":
-        """The ratio with an independent error, of this standard deviation of its logarithm, added
-        to the interval."""
+        """The ratio, its interval widened by an independent error (deviation of its logarithm)."""
         further = NormalDist().inv_cdf(0.5 + confidence / 2) * log_sd
         down = math.hypot(math.log(self.value / self.low), further)
         up = math.hypot(math.log(self.high / self.value), further)

@@ -12,15 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from .paired import (
-    AMBIGUOUS,
-    SAME,
-    TRIMMED_FROM,
-    Ratio,
-    log_ratios,
-    paired_ratio,
-    paired_value,
-)
+from .paired import AMBIGUOUS, SAME, TRIMMED_FROM, Ratio, log_ratios, paired_ratio, paired_value
 from .samples import MIN_PAIRS, median
 from .tails import Tail, tail_of, tail_ratio
 
@@ -38,19 +30,19 @@ ByRound = Mapping[int, float]  # round number to the block's value
 
 
 class Rounds(dict[int, float]):
-    """Round number to the block's value.
+    """Round number to the block's value, and how sure that is beyond the scatter of rounds."""
 
-    `spread` is the run-to-run standard deviation of the logarithm of a part that was measured once
-    for all rounds, such as a start-up; more rounds do not narrow it.  The part `shared` of it, such
-    as an import, is one measurement for all candidates with the same `origin`.  If 99th percentiles
-    count, `blocks` has the samples of each round.
-    """
-
+    # Run-to-run standard deviation of the logarithm of a part that was measured once for all
+    # rounds, such as a start-up; more rounds do not narrow it.
     spread: float = 0.0
-    shared: float = 0.0
+    shared: float = 0.0  # the part of it that all candidates of one `origin` have, as an import
     origin: object = None
-    blocks: Mapping[int, Sequence[float]] | None = None
+    blocks: Mapping[int, Sequence[float]] | None = None  # samples, if 99th percentiles count
     _tail: tuple[object, Tail | None] = (None, None)
+
+    @classmethod
+    def of(cls, values: ByRound) -> "Rounds":
+        return values if isinstance(values, Rounds) else cls(values)
 
     def times(self, factor: float) -> "Rounds":
         """A copy in another unit, with the same spread of ratios."""
@@ -83,29 +75,28 @@ def ratio_between(
     `of_start_ups` is the confidence for the part that start-ups contribute.  They are measured
     once, so it is corrected for the number of pairs or sizes, but not for the number of looks.
     """
-    common = sorted(first.keys() & second.keys())
-    values = [first[r] for r in common], [second[r] for r in common]
-    if (tails := _tails(first, second, common)) is not None:
+    one, other = Rounds.of(first), Rounds.of(second)
+    common = sorted(one.keys() & other.keys())
+    values = [one[r] for r in common], [other[r] for r in common]
+    if (tails := _tails(one, other, common)) is not None:
         ratio: Ratio | None = tail_ratio(*tails, log_ratios(*values), confidence)
     else:
         ratio = paired_ratio(*values, confidence)
     if ratio is None:
         return None
-    one, other = (r if isinstance(r, Rounds) else Rounds() for r in (first, second))
     spread = _spread(one, other)
     widened = ratio.widened(RUN_TO_RUN, confidence).widened(spread, of_start_ups)
     return replace(widened, spread=spread)
 
 
-def _tails(first: ByRound, second: ByRound, common: Sequence[int]) -> tuple[Tail, Tail] | None:
+def _tails(one: Rounds, other: Rounds, common: Sequence[int]) -> tuple[Tail, Tail] | None:
     """Both 99th percentiles of the common rounds; None unless both count and are known."""
-    one, other = (r.tail(common) if isinstance(r, Rounds) else None for r in (first, second))
-    return (one, other) if one and other else None
+    first, second = one.tail(common), other.tail(common)
+    return (first, second) if first and second else None
 
 
 def _spread(one: Rounds, other: Rounds) -> float:
-    """The spread of the ratio of two.  A shared measurement cancels out as far as its share in both
-    is the same."""
+    """The spread of their ratio; a shared measurement cancels out as far as both have it."""
     if one.origin is None or one.origin != other.origin:
         return math.hypot(one.spread, other.spread)
     own = one.spread - one.shared, other.spread - other.shared
@@ -190,12 +181,12 @@ def stated(first: ByRound, second: ByRound) -> tuple[float, Ratio | None]:
 def relative(first: ByRound, second: ByRound) -> float:
     """Time of the first over time of the second, from any number of rounds."""
     common = sorted(first.keys() & second.keys())
-    values = [first[r] for r in common], [second[r] for r in common]
     if not common:
         return median(list(first.values())) / median(list(second.values()))
-    if (tails := _tails(first, second, common)) is not None:
+    if (tails := _tails(Rounds.of(first), Rounds.of(second), common)) is not None:
         one, other = tails
         return paired_value([one.whole], [other.whole])
+    values = [first[r] for r in common], [second[r] for r in common]
     # One burst moves a mean that is not trimmed, so the median of the ratios counts.
     if len(common) < TRIMMED_FROM:
         return median([a / b for a, b in zip(*values, strict=True)])
@@ -208,15 +199,13 @@ def is_tie(ratio: Ratio, *, patient: bool = True) -> bool:
 
 
 def is_close(ratio: Ratio | None) -> bool:
-    """Whether the ratio is within the tolerance or its interval contains 1, and the interval is
-    narrow."""
+    """Whether the ratio is within the tolerance or may be 1, and its interval is narrow."""
     if ratio is None:
         return False
     within = 1 / (1 + TOLERANCE) <= ratio.value <= 1 + TOLERANCE
     holds_one = ratio.low <= 1 <= ratio.high
     bound = UNDECIDED * math.exp(Z95 * ratio.spread)  # the spread cannot be narrowed: allow for it
-    narrow = ratio.low >= 1 / bound and ratio.high <= bound
-    return narrow and (within or holds_one)
+    return (within or holds_one) and ratio.low >= 1 / bound and ratio.high <= bound
 
 
 def is_settled(ratio: Ratio | None) -> bool:

@@ -59,8 +59,7 @@ def median(values: Sequence[float]) -> float:
 
 
 def median_interval(values: Sequence[float]) -> Interval | None:
-    """A distribution-free 95 % interval of the median, from two order statistics; None below six
-    samples."""
+    """A distribution-free 95 % interval of the median; None below six samples."""
     rank = _rank(len(values))
     if rank is None:
         return None
@@ -175,8 +174,7 @@ def trend(values: Sequence[float]) -> float:
     if n < MIN_FOR_TREND:
         return 0.0
     score = sum((b > a) - (b < a) for a, b in combinations(values, 2))
-    deviation = math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
-    z = max(0, abs(score) - 1) / deviation
+    z = max(0, abs(score) - 1) / math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
     if math.erfc(z / math.sqrt(2)) > TREND_ALPHA:
         return 0.0
     third = n // 3

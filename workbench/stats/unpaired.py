@@ -70,7 +70,6 @@ def between_equals(groups: Iterable[Sequence[float]]) -> float:
 
 
 def far_ends(one: tuple[float, Interval], other: tuple[float, Interval], log_sd: float) -> Ratio:
-    """The ratio of the values of two machines: from the far ends of both intervals, widened by the
-    spread between runs (`log_sd`)."""
+    """The ratio of two machines, from the far ends of both intervals, widened by `log_sd`."""
     (value, (low, high)), (base, (least, most)) = one, other
     return Ratio(value / base, low / most, high / least, 0).widened(log_sd)

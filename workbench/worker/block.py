@@ -1,10 +1,12 @@
 """Running a prepared task in a worker: warm-up, then blocks of timed samples.
 
 A sample is the time of `iterations` steps with all queued work finished, divided by `iterations`.
-The host's monotonic clock measures it, and also the device's own clock if there is one.  For
-throughput the device's clock counts, which excludes the launch of the first step and the wait for
-the last.  For latency only the host's clock runs, until the result is there, as a caller sees it; a
-sample is one step, or `Task.together`.
+The host's monotonic clock measures it, and also the device's own clock if there is one.
+
+- For throughput the device's clock counts: it excludes the launch of the first step and the wait
+  for the last.
+- For latency only the host's clock runs, until the result is there, as a caller sees it.  A sample
+  is one step, or `Task.together`.
 """
 
 import math
@@ -138,9 +140,8 @@ def warm_up(task: Task, *, latency: bool, seconds: float) -> WarmedUp:
         while True:
             window.append(time_sample(task, 1).host_s)
             now = time.perf_counter()
-            if now - began + window[-1] > seconds:
-                break
-            if len(window) >= 3 and now - window_began >= seconds / 10:
+            is_whole = len(window) >= 3 and now - window_began >= seconds / 10
+            if is_whole or now - began + window[-1] > seconds:
                 break
         n, spent_s = n + len(window), now - began
         medians.append(current := median(window))
@@ -151,8 +152,7 @@ def warm_up(task: Task, *, latency: bool, seconds: float) -> WarmedUp:
         iterations = max(1, round(least / max(current, 1e-9)))
         if iterations > 1 and task.device_timer() is not None:
             # A single step of a few microseconds mostly waits for the device to report its end.
-            grouped_s = time_sample(task, iterations).host_s
-            iterations = max(1, round(least / max(grouped_s, 1e-9)))
+            iterations = max(1, round(least / max(time_sample(task, iterations).host_s, 1e-9)))
     if task.together > 1:
         iterations = math.ceil(iterations / task.together) * task.together
         current = time_sample(task, iterations).host_s
@@ -215,10 +215,7 @@ def run_block(
 ) -> dict[str, Any]:
     """Take lead-in samples, then timed ones until `seconds` and `min_samples` are reached.
 
-    Returns `samples_s` and `lead_in_s` (seconds per step by the clock that counts), `clocks`
-    (median times by the host's clock, by the device's, and of queueing alone; None without a device
-    timer), and `gap` (True if the machine slept meanwhile).  The start of the turn, and start and
-    end of its samples, are times of the monotonic clock, which all processes share.
+    Returns the fields of `pool.answers.Block`, except for the loss and the figures of the task.
     """
     restore_s = _restored_s(task)  # a profile has taken steps
     task.activate()

@@ -55,7 +55,6 @@ class Recipe:
 
     @classmethod
     def of(cls, decoded: Mapping[str, Any]) -> "Recipe":
-        """The recipe from a JSON object."""
         return cls(**{**decoded, "excluded": tuple(decoded["excluded"])})
 
 

@@ -38,11 +38,10 @@ def openvino_settings(case: Case) -> dict[str, Any]:
     if case.computes_on != "cpu":
         hint = "f16" if case.precision == "fp16" else "f32"
         return {"PERFORMANCE_HINT": "LATENCY", PRECISION: hint}
-    precision = "bf16" if BFLOAT in (case.precision, case.mode) else "f32"
     return {
         "PERFORMANCE_HINT": "LATENCY",
         "NUM_STREAMS": 1,
         "INFERENCE_NUM_THREADS": case.threads or 1,
-        PRECISION: precision,
+        PRECISION: "bf16" if BFLOAT in (case.precision, case.mode) else "f32",
         "ENABLE_CPU_PINNING": False,  # pinned threads suffer if other programs use the same cores
     }

@@ -71,8 +71,7 @@ class ColdStart:
         self._loaded: dict[str, float] = {}  # seconds that its first case paid, by workload
 
     def charged(self, workload: str, repeated: StartUp, measured: StartUp | None) -> StartUp:
-        """The cost of a case as if in a fresh process; `measured` is its first preparation, if it
-        was prepared twice."""
+        """The cost of a case in a fresh process; `measured` is the first of two preparations."""
         loading_s = repeated.phases.get(LOADING, 0.0)
         loaded_s = self._loaded.setdefault(workload, loading_s)
         if measured is not None:

@@ -14,7 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from ..catalog.importing import import_backend, import_workload
-from ..contract import FAULTING_FRACTION, Backend, Case, Setup, Task, WorkloadError, kind_of
+from ..contract import (
+    FAULTING_FRACTION,
+    Accuracy,
+    Backend,
+    Case,
+    Setup,
+    Task,
+    WorkloadError,
+    kind_of,
+)
 from ..process.cores import bind_near
 from . import allocator
 from .block import WarmedUp, best_step_s, call_overhead_s, run_block, time_sample, warm_up
@@ -87,27 +96,15 @@ class Worker:
         self._begin_case()
         task, phases, cold = _loaded(wanted, from_start, given)
         try:
-            task.activate()
-            gc.freeze()  # building may have imported libraries
-            built_bytes = self._memory_peak(task)
-            if not task.checks_latest:
-                accuracy = task.check()
-                gc.collect()
-                _restart_resident_peak()  # arrays of the check do not belong to the case
-            warmed = _warmed_up(task, cold, latency=latency, seconds=warm_up_s)
-            loaded = StartUp(phases, warmed.first_s)
-            alone = self._cold_start.charged(wanted.workload, loaded, cold)
-            warmed.first_s = alone.first_step_s
-            transfer_out = task.transfer_out_s()
-            peak = self._memory_peak(task)
-            if task.checks_latest:
-                accuracy = task.check()
+            ready = self._ready(task, cold, latency=latency, seconds=warm_up_s)
         except BaseException:
             with suppress(Exception):  # after an error of CUDA, closing fails too
                 task.close()
             raise
-        if peak is not None and built_bytes is not None:
-            peak = max(peak, built_bytes)
+        accuracy, warmed, transfer_out_s, peak = ready
+        loaded = StartUp(phases, warmed.first_s)
+        alone = self._cold_start.charged(wanted.workload, loaded, cold)
+        warmed.first_s = alone.first_step_s
         self.prepared[wanted.id] = Prepared(task, warmed, latency)
         self._latest = wanted.id
         # The objects of the preparation stay, so collections during blocks can skip them.
@@ -115,7 +112,7 @@ class Worker:
         gc.freeze()
         return {
             "setup": {f"{phase}_s": spent for phase, spent in alone.phases.items() if spent > 0},
-            "transfer_out_s": transfer_out,
+            "transfer_out_s": transfer_out_s,
             "accuracy": asdict(accuracy),
             "warmup": asdict(warmed),
             "call_overhead_s": call_overhead_s(),
@@ -123,6 +120,25 @@ class Worker:
             "cold_s": cold.seconds if cold is not None else 0.0,
             "loading_s": sum(each.phases.get(LOADING, 0.0) for each in (loaded, cold) if each),
         }
+
+    def _ready(
+        self, task: Task, cold: StartUp | None, *, latency: bool, seconds: float
+    ) -> tuple[Accuracy, WarmedUp, float | None, int | None]:
+        """Check a task and warm it up; also returns the time to copy its outputs, and its peak."""
+        task.activate()
+        gc.freeze()  # building may have imported libraries
+        built_bytes = self._memory_peak(task)
+        if not task.checks_latest:
+            accuracy = task.check()
+            gc.collect()
+            _restart_resident_peak()  # arrays of the check do not belong to the case
+        warmed = _warmed_up(task, cold, latency=latency, seconds=seconds)
+        transfer_out_s, peak = task.transfer_out_s(), self._memory_peak(task)
+        if task.checks_latest:
+            accuracy = task.check()
+        if peak is not None and built_bytes is not None:
+            peak = max(peak, built_bytes)
+        return accuracy, warmed, transfer_out_s, peak
 
     def block(self, case: str, seconds: float, min_samples: int, settle_s: float) -> dict[str, Any]:
         """Measure a turn: see `run_block`."""
