@@ -6,7 +6,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from workbench.advisor.race_summary import summary_text
+from workbench.advisor.race_summary import counts_text
 from workbench.export.view.answers import answer_facts, command_lines, crossover_lines
 from workbench.export.view.derived import row_title
 from workbench.export.view.details import INDENT, candidate_facts, profile_facts, why_facts
@@ -111,4 +111,4 @@ def _race_lines(row: Row, session: Session, width: int) -> list[Text]:
     race = row.verdict.race if row.verdict is not None else None
     if log or race is None:
         return log_lines(log, width)
-    return facts_lines([fact("", summary_text(race))], width)
+    return facts_lines([fact("", counts_text(race))], width)

@@ -315,7 +315,7 @@ async def test_without_a_gpu_the_table_tells_how_far_each_pick_is_ahead() -> Non
                 names = verdict.title[:12], f"{verdict.scenario} "
                 line = next(li for li in lines if li.lstrip(" ▌").startswith(names))
                 interval = verdict.pick_ratio_ci95 if width > 80 else None
-                lead = units.ratio(verdict.pick_ratio, interval)
+                lead = "  ".join(filter(None, units.ratio_parts(verdict.pick_ratio, interval)))
                 assert lead in line
                 assert (verdict.pick or "").split("/")[2].replace("onnxruntime", "ort") in line
 

@@ -64,7 +64,7 @@ def test_ones_own_scenarios_and_prices_stay_with_the_table(tmp_path: Path) -> No
     draft.entry = SCENARIOS
     file.write_text("spoilt")
     assert draft.fields()
-    assert "mine.toml, line 1" in draft.check().error
+    assert "mine.toml: Expected" in draft.check().error
 
 
 def test_fields_may_be_wrong_only_together() -> None:

@@ -24,9 +24,12 @@ NOISE = 0.1  # relative scatter of a single observation: closer fixed costs coun
 def payoffs(
     ranked: Sequence[Candidate], gpu: Candidate | None, cpu: Candidate | None
 ) -> list[Payoff]:
-    """At most four break-even points: the pick over the candidate that starts first; the best `gpu`
-    over the best `cpu`; the best compiled candidate over the same one uncompiled; the best INT8
-    over the best FP32 on the same device and backend.  `ranked` goes from best to worst.
+    """At most four break-even points; `ranked` goes from best to worst.
+
+    - the pick over the candidate that starts first
+    - the best `gpu` over the best `cpu`
+    - the best compiled candidate over the same one uncompiled
+    - the best INT8 over the best FP32 on the same device and backend
     """
     found: dict[frozenset[str], Payoff] = {}
     for one, other in _pairs(ranked, gpu, cpu):
@@ -157,9 +160,8 @@ def sentence(found: Payoff, noun: str = "step", left: Elimination | None = None)
 def _uncertain(found: Payoff, noun: str, left: Elimination | None) -> str:
     """Why it is not known which of the two has the shorter step."""
     if found.step_ratio_ci95 is not None:
-        ratio = found.over_step_s / found.step_s
-        value, ci = units.ratio_parts(ratio, found.step_ratio_ci95)
-        return f"Their {noun}s cannot be distinguished: {value} (95% CI {ci})."
+        ratio = units.times(found.over_step_s / found.step_s, found.step_ratio_ci95)
+        return f"Their {noun}s cannot be distinguished: {ratio}."
     if left is not None:
         return f"{candidate_name(left.id)} was eliminated early ({left.message})."
     return f"Too few rounds to compare their {noun}s."

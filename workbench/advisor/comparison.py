@@ -1,6 +1,6 @@
 """One candidate against another: how much better it is, how sure that is, and how to say so."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ..records.code import CodeReport
@@ -27,6 +27,7 @@ COMPARED = {  # the quantity that a row compares, by objective
     "energy": "energy",
     "memory": "peak memory",
 }
+Values = Callable[[Candidate], ratios.ByRound]  # what a comparison is about
 
 
 def better(objective: str) -> str:
@@ -61,9 +62,11 @@ def as_written(row: Row, code: CodeReport) -> Candidate | None:
     return first if facts.kind != TORCH or (is_eager and has_its_threads) else None
 
 
-def ratio_of(one: Candidate | None, other: Candidate | None) -> Ratio | None:
+def ratio_of(
+    one: Candidate | None, other: Candidate | None, values: Values = Candidate.rounds
+) -> Ratio | None:
     """The value of `other` over that of `one` in their common rounds; None without both."""
-    return ratios.ratio_between(other.rounds(), one.rounds()) if one and other else None
+    return ratios.ratio_between(values(other), values(one)) if one and other else None
 
 
 @dataclass(frozen=True)
@@ -79,8 +82,10 @@ class Comparison:
     ratio: Ratio | None
 
     @classmethod
-    def of(cls, one: Candidate, other: Candidate) -> "Comparison":
-        return cls(one, other, ratio_of(one, other))
+    def of(
+        cls, one: Candidate, other: Candidate, values: Values = Candidate.rounds
+    ) -> "Comparison":
+        return cls(one, other, ratio_of(one, other, values))
 
     @property
     def is_proven(self) -> bool:
@@ -103,11 +108,11 @@ class Comparison:
         ratio = self.ratio
         return ("", "") if ratio is None else units.ratio_parts(ratio.value, ratio.interval)
 
-    def sentence(self) -> str:
-        """The lead of `one` in words, or that there is none."""
+    def sentence(self, name: Callable[[str], str] = candidate_name) -> str:
+        """The lead of `one` in words, or that there is none; `name` is that of a case id."""
         if self.ratio is not None and self.ratio.high < 1:
-            return Comparison(self.other, self.one, self.ratio.inverse()).sentence()
-        one, other = candidate_name(self.one.case), candidate_name(self.other.case)
+            return Comparison(self.other, self.one, self.ratio.inverse()).sentence(name)
+        one, other = name(self.one.case.id), name(self.other.case.id)
         if self.ratio is None:
             return f"{one} leads {other}, but too few rounds were measured for an interval."
         if self.is_proven and ratios.is_tie(self.ratio):

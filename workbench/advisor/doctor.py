@@ -13,6 +13,7 @@ from ..machine.packages.software import WARNED
 from ..machine.packages.trials import Trial
 from ..machine.warnings import (
     NOT_BY_TORCH,
+    cuda_gpus,
     hardware_warnings,
     library_warnings,
     of_others,
@@ -108,10 +109,7 @@ def _host(machine: Machine, warnings: Sequence[Warning]) -> Iterator[Check]:
 
 
 def _packages(
-    machine: Machine,
-    software: Software,
-    trials: Mapping[str, Trial],
-    warnings: Sequence[Warning],
+    machine: Machine, software: Software, trials: Mapping[str, Trial], warnings: Sequence[Warning]
 ) -> Iterator[Check]:
     silent = _from(warnings, "python_silent", name="python")
     yield from silent or [Check("python", OK, f"Python {software.python}")]
@@ -122,19 +120,15 @@ def _packages(
         yield from _works(name, machine, software, trials.get(name))
     if sees_gpu(machine):
         yield from _torch_gpu(machine, software, trials.get("torch"), warnings)
-    if _has_cuda(machine):
+    if cuda_gpus(machine):
         yield from _ort_gpu(machine, software, trials.get(ORT))
-
-
-def _has_cuda(machine: Machine) -> bool:
-    return any(gpu.visible and gpu.runs_on == "CUDA" for gpu in machine.gpus)
 
 
 def _works(name: str, machine: Machine, software: Software, trial: Trial | None) -> Iterator[Check]:
     """Whether the package computes on the CPU, and an optional one also on its other devices."""
     pip, library = f"{software.executable} -m pip install", catalog.backend(name)
     builds = {}  # package to an install command; the default wheels suit few drivers
-    if _has_cuda(machine):
+    if cuda_gpus(machine):
         builds["torch"] = torch_remedy(machine, software.executable)
         if (fits := onnx_cuda.remedy(machine, software)).startswith(software.executable):
             builds[ORT] = fits  # else the driver is too old for any

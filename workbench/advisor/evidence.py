@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
+from ..machine.nvidia.gpus import no_gpu
 from ..planning.admission import compiling_s
 from ..planning.request import LONGEST_BUDGET_S
 from ..planning.scenario import Scenario
@@ -19,7 +20,7 @@ from ..stats import ratios
 from ..stats.paired import Ratio
 from ..text import units
 from ..worker.code import COMMAND
-from .comparison import COMPARED, Comparison, as_written, ranked, ratio_of
+from .comparison import COMPARED, Comparison, Values, as_written, ranked, ratio_of
 from .limits import beyond_limits, eligible, exceeds_error_limit, is_surely_beyond_limits
 from .race_summary import is_cut_short
 
@@ -51,8 +52,6 @@ class Evidence:
     def is_alone(self) -> bool:
         """Whether the run was asked for this row only."""
         return len(self.report.asked_rows) == 1
-
-    # ------------------------------------------------------- candidates
 
     @cached_property
     def by_id(self) -> list[Candidate]:
@@ -93,8 +92,7 @@ class Evidence:
         first, *others = self._by_value
         racing = [c for c in others if c.beaten_by is None]
         level = [c for c in racing if ratios.is_close(ratio_of(first, c))]
-        steps = first.step_rounds()
-        found = [Comparison(c, first, ratios.ratio_between(steps, c.step_rounds())) for c in level]
+        found = [Comparison.of(c, first, Candidate.step_rounds) for c in level]
         clear = {each.ratio.value: each for each in found if each.ratio and each.ratio.low > EDGE}
         return clear[max(clear)] if clear else None
 
@@ -124,8 +122,6 @@ class Evidence:
         """The candidates for the pick on kinds of device that have no eligible one."""
         return [c for c in self.for_the_pick if c.case.device_kind not in self.kinds]
 
-    # --------------------------------------------------------- the best
-
     @property
     def pick(self) -> Candidate | None:
         return self.ranked[0] if self.ranked else None
@@ -148,8 +144,6 @@ class Evidence:
         if self.best_cpu is None or self.best_gpu is None:
             return self.runner_up
         return self.best_gpu if self.pick is self.best_cpu else self.best_cpu
-
-    # ------------------------------------------------------ comparisons
 
     @cached_property
     def lead(self) -> Comparison | None:
@@ -180,11 +174,11 @@ class Evidence:
             return None
         found: dict[float, Comparison] = {}  # by their ratio
         for other in self._undecided(pick, rival.case.device_kind):
-            steps = other.step_rounds(), pick.step_rounds()
-            all_looks, ratio = self._over_looks(*steps), ratios.ratio_between(*steps)
-            if ratio is None or all_looks is None or all_looks.low <= EDGE:
+            steps = Comparison.of(pick, other, Candidate.step_rounds)
+            decisive = self._decisive(other, pick, Candidate.step_rounds)
+            if steps.ratio is None or decisive is None or decisive.low <= EDGE:
                 return None
-            found[ratio.value] = Comparison(pick, other, ratio)
+            found[steps.ratio.value] = steps
         return found[min(found)] if found else None
 
     def _undecided(self, pick: Candidate, kind: str) -> Iterator[Candidate]:
@@ -195,21 +189,16 @@ class Evidence:
                 if tails is None or tails.low <= 1:
                     yield other
 
-    def _decisive(self, one: Candidate, other: Candidate) -> Ratio | None:
-        return self._over_looks(one.rounds(), other.rounds())
-
-    def _over_looks(self, one: ratios.ByRound, other: ratios.ByRound) -> Ratio | None:
+    def _decisive(
+        self, one: Candidate, other: Candidate, values: Values = Candidate.rounds
+    ) -> Ratio | None:
         # A race may have been decided, or stopped by hand, because of what it had shown so far.
         is_last = self.row.ended_by not in ("decided", CANCELLED)
-        return ratios.decisive_ratio(one, other, is_last=is_last)
-
-    # ----------------------------------------------------------- answer
+        return ratios.decisive_ratio(values(one), values(other), is_last=is_last)
 
     @cached_property
     def absence(self) -> Reason | None:
         """Why no GPU could take part; None where one could, or before the hardware is known."""
-        from ..machine.nvidia.gpus import no_gpu  # the screens start without it
-
         return None if self.report.machine is None else no_gpu(self.report.machine)
 
     @property
@@ -225,8 +214,8 @@ class Evidence:
         beyond = known and all(is_surely_beyond_limits(each, self.scenario) for each in lost)
         if len(self.kinds) == 1 and beyond:
             return next(iter(self.kinds))
-        has_cpu, no_gpu = self.best_cpu is not None, self.is_without_gpu
-        choice = choose(self.decisive_ratio, has_cpu=has_cpu, no_gpu=no_gpu)
+        has_cpu = self.best_cpu is not None
+        choice = choose(self.decisive_ratio, has_cpu=has_cpu, no_gpu=self.is_without_gpu)
         if choice != "unknown" or (medians := self.ahead_by_median) is None:
             return choice
         better, other = (each.case.device_kind for each in (medians.one, medians.other))
@@ -357,8 +346,10 @@ def choose(ratio: Ratio | None, *, has_cpu: bool, no_gpu: bool) -> str:
 def lead_word(ratio: Ratio | None, decisive: Ratio | None) -> str:
     """The word for the loser's time over the winner's; `decisive` is the same over all looks.
 
-    `sure`: it is above 5 % after all looks.  `tie`: its 95 % interval lies within 5 %.  `likely`:
-    the interval lies above 1.  `open`: anything else.
+    - `sure`: it is above 5 % after all looks
+    - `tie`: its 95 % interval lies within 5 %
+    - `likely`: the interval lies above 1
+    - `open`: anything else
     """
     if ratio is None or decisive is None:
         return OPEN

@@ -78,24 +78,23 @@ def _for_firmer_evidence(evidence: Evidence) -> Iterator[str]:
 
 def _needs_more_time(evidence: Evidence, codes: Set[str]) -> bool:
     """Whether more rounds, or the turns that did not fit, might change the answer."""
-    lead = evidence.lead.ratio if evidence.lead is not None else None
+    if "unmeasured" in codes:
+        return True
+    if evidence.row.ended_by == "rounds":
+        return False  # more time would add none
+    lead, device = evidence.lead, evidence.device_ratio
     # More rounds do not narrow an interval that start-up times spread.
-    is_spread = lead is not None and ratios.is_exhausted(lead)
-    if is_spread:
-        codes = codes - {"pick_unsettled"}
-    device = evidence.device_ratio
+    is_spread = lead is not None and lead.ratio is not None and ratios.is_exhausted(lead.ratio)
     if device is None:
         is_unsettled = len(evidence.kinds) == 2
     else:
         is_open = evidence.choice not in COLUMNS and evidence.confidence == OPEN
         is_unsettled = is_open and not ratios.is_exhausted(device)
-    if evidence.row.ended_by == "rounds" and "unmeasured" not in codes:
-        return False  # more time would add none
-    if is_unsettled or codes & {"pick_unsettled", "unmeasured"}:
+    if is_unsettled or ("pick_unsettled" in codes and not is_spread):
         return True
     # Uncertain medians do not matter where the interval of the lead is above 1.
-    is_ahead = evidence.lead is not None and evidence.lead.is_proven
-    return bool(codes & {"few_samples", "unstable"}) and not is_ahead and not is_spread
+    is_ahead = lead is not None and lead.is_proven
+    return bool(codes & {"few_samples", "unstable"}) and not (is_ahead or is_spread)
 
 
 def _raise_budget(evidence: Evidence) -> str:
@@ -154,17 +153,14 @@ def _for_accuracy(pick: Candidate, evidence: Evidence) -> Iterator[str]:
     accuracy = pick.accuracy
     if accuracy is None or accuracy.metric != "relative_error" or not accuracy.value:
         return
-    exact = []
-    for other in evidence.eligible:
+    for other in evidence.ranked:
         error, comparison = other.accuracy, Comparison.of(pick, other)
         if error is None or error.metric != accuracy.metric or comparison.ratio is None:
             continue
         if error.value <= LESS_ERROR * accuracy.value:
-            exact.append((comparison.ratio.value, other.case.id, error.value, comparison))
-    if exact:
-        _, _, error_value, comparison = min(exact, key=lambda each: each[:2])
-        factor, ci = comparison.parts
-        name, own = candidate_name(comparison.other.case), units.share(accuracy.value)
-        takes = f"takes {factor} the {quantity(pick.objective)} (95% CI {ci})"
-        text = f"{name} is accurate to {units.figure(error_value)} and {takes}"
-        yield f"{text}. Prefer it if an error of {own} is too much"
+            factor, ci = comparison.parts
+            name, own = candidate_name(other.case), units.share(accuracy.value)
+            takes = f"takes {factor} the {quantity(pick.objective)} (95% CI {ci})"
+            text = f"{name} is accurate to {units.figure(error.value)} and {takes}"
+            yield f"{text}. Prefer it if an error of {own} is too much"
+            return

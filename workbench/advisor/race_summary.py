@@ -1,12 +1,7 @@
 """The summary of a row's race: who joined, who was eliminated when and why, who finished."""
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
-from operator import attrgetter
-
 from ..records.verdict import Elimination, RaceSummary
 from ..report.candidate import BY_FIRST_BLOCK, CANCELLED, Candidate, Row
-from ..report.names import candidate_name
 from ..text import units
 from .comparison import ranked
 
@@ -73,19 +68,6 @@ def eliminated_by_first_block(summary: RaceSummary | None, case: str | None) -> 
     return next((e for e in left if e.id == case and e.rounds and e.code in BY_FIRST_BLOCK), None)
 
 
-def summary_text(summary: RaceSummary) -> str:
-    """`decided after 14 rounds; eliminated: cpu torch fp32 t1 after 3 (1.41x slower than ...)`."""
-    parts = [ended_text(summary.rounds, summary.ended_by)]
-    if summary.joined:
-        joined = [f"{candidate_name(case)} after {n}" for case, n in summary.joined.items()]
-        parts.append(f"joined: {', '.join(joined)}")
-    parts += _listed("eliminated", [each for each in summary.left if each.rounds])
-    parts += _listed("not measured", [each for each in summary.left if not each.rounds])
-    if len(summary.stayed) > 1:
-        parts.append(f"finished: {', '.join(map(candidate_name, summary.stayed))}")
-    return "; ".join(parts)
-
-
 def counts_text(summary: RaceSummary) -> str:
     """`decided after 14 rounds; 2 joined, 1 eliminated, 3 finished`; a table names them."""
     measured = sum(each.rounds > 0 for each in summary.left)
@@ -98,16 +80,6 @@ def counts_text(summary: RaceSummary) -> str:
     found = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     ended = ended_text(summary.rounds, summary.ended_by)
     return f"{ended}; {found}" if found else ended
-
-
-def _listed(word: str, left: Sequence[Elimination]) -> Iterator[str]:
-    """One part of the summary; consecutive eliminations for the same reason state it once."""
-    texts = []
-    for why, group in groupby(left, attrgetter("message")):
-        names = [candidate_name(e.id) + (f" after {e.rounds}" if e.rounds else "") for e in group]
-        texts.append(f"{', '.join(names)} ({why})")
-    if texts:
-        yield f"{word}: {', '.join(texts)}"
 
 
 def ended_text(rounds: int, ended_by: str) -> str:

@@ -1,4 +1,4 @@
-"""The candidates of a user's model or code from best to worst, with gains, outcomes and errors."""
+"""The candidates of a user's model or code from best to worst, with gains and errors."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from typing import Any, NamedTuple
 
 from ..catalog.files import UNLISTED
 from ..records.verdict import Verdict
-from ..report.candidate import WITHOUT_RESULT, Candidate, Row
+from ..report.candidate import Candidate, Row
 from ..report.names import candidate_name
 from ..stats import ratios
 from ..stats.objectives import UNTIMED
 from ..stats.paired import Ratio
 from ..text import units
 from ..text.units import times
-from .comparison import BELOW, better, ranked, worse
+from .comparison import BELOW, Values, better, ranked, worse
 
-WORDS = {"beaten": "slower", "slower_precision": "slower"}  # by reason code
 NEGLIGIBLE = 5e-5  # an error that would show as 0.00%
 VARY = "vary too much for a figure"
 
@@ -30,9 +29,8 @@ class RankedCandidate:
     variant: str  # "int8-static-u8s8", as in the name of its file
     given: bool  # the model as given, or the code as written
     gain: float | None  # value of what is given over its own; above 1 it is better
-    exceeds_limit: bool  # its error exceeds the limit, so it cannot be picked
-    outcome: str  # "pick", "slower", "error", "failed"...; "" while it races, or when it is done
-    why: str  # the reason for `outcome`
+    picked: bool
+    above: str  # the limit that its error exceeds, so that it cannot be picked; "" if none
     how: str = ""  # "t2", "nospin t2", "cuda:0"
     size_bytes: int | None = None  # size of the file
 
@@ -40,7 +38,7 @@ class RankedCandidate:
     def of(
         cls, candidate: Candidate, row: Row, base: Candidate | None, above: str, **shown: Any
     ) -> RankedCandidate:
-        """A candidate of `row`, compared with `base`; `above` says which limit it exceeds.
+        """A candidate of `row`, compared with `base`.
 
         No gain is shown if its interval reaches below half or above twice of it, or if the medians
         contradict it.
@@ -50,30 +48,13 @@ class RankedCandidate:
         if gained is not None and gained.least is None:
             low, high = gained.ratio.interval if gained.ratio else (gained.factor, gained.factor)
             gain = gained.factor if low * 2 >= gained.factor >= high / 2 else None
-        word, why = outcome(candidate, row, above)
-        return cls(candidate, gain=gain, exceeds_limit=bool(above), outcome=word, why=why, **shown)
+        return cls(candidate, gain=gain, picked=row.picks(candidate), above=above, **shown)
 
 
 def in_order(row: Row) -> list[Candidate]:
     """The measured candidates from best to worst, then the others in the order of the plan."""
     measured = ranked(row.candidates)
     return measured + [c for c in row.candidates if c not in measured]
-
-
-def outcome(candidate: Candidate, row: Row, above: str) -> tuple[str, str]:
-    """A candidate's outcome in a word, and why; `above` says which limit its error exceeds."""
-    reason = candidate.reason
-    if row.picks(candidate):
-        return "pick", ""
-    if above and candidate.state not in ("skipped", "failed"):
-        return "error", above
-    if candidate.state in WITHOUT_RESULT:
-        return candidate.state, reason.message if reason else ""
-    if reason is not None:
-        word = WORDS.get(reason.code, reason.code.replace("_", " "))
-        is_counted = candidate.objective in UNTIMED
-        return "behind" if word == "slower" and is_counted else word, reason.message
-    return "", ""
 
 
 class Gain(NamedTuple):
@@ -87,9 +68,7 @@ class Gain(NamedTuple):
 
 
 def gain_over(
-    given: Candidate | None,
-    candidate: Candidate,
-    values: Callable[[Candidate], ratios.ByRound] = Candidate.rounds,
+    given: Candidate | None, candidate: Candidate, values: Values = Candidate.rounds
 ) -> Gain | None:
     """The value of `given` over the candidate's; None where one of them was not measured."""
     if given is None or not values(given) or not values(candidate):
@@ -104,10 +83,12 @@ def gain_over(
     return Gain(factor, ratio, None if 1 / most <= off <= most else low * min(off, 1.0))
 
 
-def is_vague(one: Candidate, other: Candidate) -> bool:
+def is_vague(one: Candidate | None, other: Candidate | None) -> bool:
     """Whether the ratio of two candidates of a model or code is left out everywhere, since their
     medians contradict it."""
-    gained = gain_over(one, other) if one.case.workload in UNLISTED else None
+    if one is None or other is None or one.case.workload not in UNLISTED:
+        return False
+    gained = gain_over(one, other)
     return gained is not None and gained.least is not None
 
 

@@ -136,7 +136,7 @@ def _undecided(evidence: Evidence, ratio: Ratio) -> Iterator[str]:
     close = "Too close to call" if is_open else lead
     if is_open and evidence.confidence == LIKELY:
         close = f"The {faster} probably leads"
-    vague = _is_vague(evidence)
+    vague = is_vague(evidence.best_cpu, evidence.best_gpu)
     relation = f"the times of both {VARY}" if vague else relation
     yield f"{close if evidence.choice == 'either' else 'Undecided'}: {relation}."
     if not vague and is_open and not ratio.low <= 1 <= ratio.high:
@@ -161,7 +161,7 @@ def _decided(evidence: Evidence, ratio: Ratio) -> Iterator[str]:
             loser = loser.replace("the GPU", "a simulated GPU")
         winner, loser = winner.replace("GPU", kind.word), loser.replace("GPU", kind.word)
     words = better(evidence.scenario.objective)
-    if _is_vague(evidence):
+    if is_vague(evidence.best_cpu, evidence.best_gpu):
         yield f"{winner} {verb} {words} than {loser}, but their times {VARY}."
     else:
         yield f"{winner} {verb} {factor} {words} than {loser} ({ci})."
@@ -177,12 +177,6 @@ def _decided(evidence: Evidence, ratio: Ratio) -> Iterator[str]:
     yield from _weak_evidence(evidence)
 
 
-def _is_vague(evidence: Evidence) -> bool:
-    """Whether the ratio of CPU to GPU is left out, as in the tables."""
-    cpu, gpu = evidence.best_cpu, evidence.best_gpu
-    return cpu is not None and gpu is not None and is_vague(cpu, gpu)
-
-
 def _counted(evidence: Evidence) -> str:
     return COMPARED[evidence.scenario.objective]
 
@@ -194,9 +188,6 @@ def _weak_evidence(evidence: Evidence) -> Iterator[str]:
     subject = f" for {about}" if about is not None else ""
     more = f", and {units.counted(len(others), 'more reason')}" if others else ""
     yield f"Weak evidence{subject}: {why}{more}."
-
-
-# ------------------------------------------- what the answer leaves out
 
 
 def _not_picked(evidence: Evidence) -> Iterator[str]:
@@ -224,9 +215,6 @@ def _copying(evidence: Evidence) -> Iterator[str]:
         device, count = gpu.case.device, units.significant(steps)
         yield f"Copying to {device} and back once takes {units.duration(copy_s)} ({count} steps)."
         yield "The comparison does not count it."
-
-
-# ------------------------------------------- why a candidate cannot be picked
 
 
 def excluded(evidence: Evidence) -> dict[str, list[str]]:

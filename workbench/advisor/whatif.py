@@ -97,11 +97,10 @@ def _plain(name: str) -> str:
 
 
 def sentence(what_if: WhatIf, objective: str) -> str:
-    """`NVIDIA H200 (recorded 2026-11-21), cuda:0 torch bf16: 38.0x faster, 95% CI 36.0-40.0`."""
+    """`NVIDIA H200 (recorded 2026-11-21), cuda:0 torch bf16: 38.0x faster (95% CI 36.0-40.0)`."""
     name = what_if.name or what_if.device
     if what_if.missing is not None:
-        hint = f"; {what_if.missing.hint}" if what_if.missing.hint else ""
-        return f"{name}: unknown: {what_if.missing.message}{hint}"
+        return f"{name}: unknown: {what_if.missing.one_line}"
     day = (what_if.recorded_at or "").partition("T")[0]
     basis = f"recorded {day}" + (f" in {what_if.source}" if what_if.source else "")
     if what_if.of_this_kind:
@@ -124,10 +123,8 @@ def _comparison(what_if: WhatIf, objective: str) -> str:
         took, why = units.duration(what_if.step_s), what_if.uncompared
         cause = f": {why.one_line}" if why is not None else ""
         return f"{took}{TIMED[objective]}, not compared{cause}"
+    factor, ci = units.ratio_parts(*units.above_1(value, interval))
     if interval[0] <= 1 <= interval[1]:
-        same = f"cannot be distinguished{TIMED[objective]}"
-        ratio, bounds = units.ratio_parts(value, interval)
-        return f"{same}: time here over time there {ratio}, 95% CI {bounds}"
+        return f"cannot be distinguished{TIMED[objective]}: {factor} (95% CI {ci})"
     word = "faster" if value >= 1 else "slower"
-    ratio, bounds = units.ratio_parts(*units.above_1(value, interval))
-    return f"{ratio} {word}{TIMED[objective]}, 95% CI {bounds}"
+    return f"{factor} {word}{TIMED[objective]} (95% CI {ci})"

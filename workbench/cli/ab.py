@@ -2,18 +2,20 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import click
 
 from .. import catalog
+from ..contract import THREAD_VARIABLES
 from ..engine.exit_codes import CUT_SHORT
 from ..export.formats import DOCUMENT, FORMATS
-from ..planning.request import Request
+from ..planning.request import Request, check_python
 from ..planning.usage import UsageError, check_known
 from ..records.comparison import Side
+from ..text.output import put
 from .options import adapt, fail_on_option, flag, own_options, run_options, value
 from .program import command, echo_json, head
 from .questions import questions
@@ -53,10 +55,8 @@ def ab(names: tuple[str, ...], fail_on: float | None, markdown: bool, **options:
     from ..export.markdown import tables
     from ..export.view.comparison import ab_section
     from ..planning import scenarios
-    from ..planning.request import check_python
     from ..planning.rows import resolve
     from ..pool.control import Cancelled, Control
-    from ..text.output import put
     from .launch import take_part
 
     as_json = options.pop("as_json")
@@ -67,16 +67,8 @@ def ab(names: tuple[str, ...], fail_on: float | None, markdown: bool, **options:
     check_python(first.python)
     check_python(other.python)
     options |= {"command": first.command, "save_best": None, "python": first.python}
-    asked: dict[str, Any] = questions(options)
-    if "own" in asked:
-        asked["own"] = replace(asked["own"], directory=first.path)
-    elif not (asked or names):
-        raise UsageError(f"name a workload, or your own code: {', '.join(catalog.files())}")
     known = scenarios.load_with(None)
-    if not asked:
-        check_known("workload or scenario", names, [*catalog.files(), *known[0]])
-    of_workloads = not asked and any(name in catalog.files() for name in names)
-    asked["workloads" if of_workloads else "scenarios"] = names
+    asked = job_of(names, first.path, options, known[0])
     request = take_part(Request(**asked, **options))
     control, rows = Control(), resolve(request, *known)
     with control.signals():
@@ -100,6 +92,22 @@ adapt(
 )
 
 
+def job_of(
+    names: tuple[str, ...], directory: str, options: dict[str, Any], scenarios: Iterable[str]
+) -> dict[str, Any]:
+    """The fields of the request that name its job; the options about own code are removed."""
+    asked: dict[str, Any] = questions(options)
+    if "own" in asked:
+        asked["own"] = replace(asked["own"], directory=directory)
+    if asked:
+        return {**asked, "scenarios": names}
+    if not names:
+        raise UsageError(f"name a workload, or your own code: {', '.join(catalog.files())}")
+    check_known("workload or scenario", names, [*catalog.files(), *scenarios])
+    are_workloads = any(name in catalog.files() for name in names)
+    return {"workloads" if are_workloads else "scenarios": names}
+
+
 def side_of(name: str, place: int, given: Mapping[str, Sequence[str]]) -> Side:
     """The side at this place in repeated options; an option given once applies to both."""
     label = " ".join(f"{option} {each[place]}" for option, each in given.items() if len(each) == 2)
@@ -110,12 +118,10 @@ def side_of(name: str, place: int, given: Mapping[str, Sequence[str]]) -> Side:
     if not all(variable and equals for variable, equals, _ in pairs):
         raise UsageError(f"--env takes NAME=VALUE, not {settings}")
     variables = {variable: value for variable, _, value in pairs}
-    if command is None:
-        from ..contract import THREAD_VARIABLES
-
-        if taken := [variable for variable in THREAD_VARIABLES if variable in variables]:
-            why = "the threads of a case are part of it, see --threads"
-            raise UsageError(f"--env takes no {taken[0]}: {why}")
+    taken = [variable for variable in THREAD_VARIABLES if variable in variables]
+    if taken and command is None:
+        why = "the threads of a case are part of it, see --threads"
+        raise UsageError(f"--env takes no {taken[0]}: {why}")
     if path:
         after = variables.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
         variables["PYTHONPATH"] = os.pathsep.join([path, after])

@@ -10,11 +10,14 @@ from typing import Any
 
 import click
 
-from .. import catalog
+from .. import catalog, machine
 from ..contract import WorkloadError
 from ..engine.exit_codes import CUT_SHORT, FAILED, OK
-from ..planning.request import Request, check_python
+from ..export.formats import FORMATS, PLAIN, document
+from ..planning.request import Request, check, check_python
 from ..planning.usage import UsageError
+from ..text.output import put, say, terminal_width
+from ..text.sanitize import shown
 from .launch import all_gpus_report, check_theme, in_terminal, show_replay, show_watch, take_part
 from .options import (
     anonymize_option,
@@ -41,9 +44,7 @@ def open_(run: str, anonymize: bool, where: bool, **options: bool) -> None:
 
     RUN is a JSON document, a journal, the id of a run, or `last`, the default.
     """
-    from ..export.formats import FORMATS, PLAIN, document
     from ..report.run_files import OpenedRun, open_run
-    from ..text.output import put
 
     export_as = chosen_format(options)
     samples = keeps_samples(options, export_as)
@@ -73,7 +74,6 @@ def open_(run: str, anonymize: bool, where: bool, **options: bool) -> None:
 @json_option
 def detect(python: str | None, as_json: bool) -> None:
     """Show the hardware and software that a run would use."""
-    from .. import machine
     from ..machine.warnings import hardware_warnings
 
     check_python(python)
@@ -85,7 +85,6 @@ def detect(python: str | None, as_json: bool) -> None:
         return
     from ..export.view.events import warning_text
     from ..export.view.machine import machine_text
-    from ..text.output import terminal_width
 
     click.echo(machine_text(found, software, terminal_width()))
     for warning in warnings:
@@ -104,7 +103,6 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     Says what is wrong and how to fix it, and tries the libraries on every device.  Exits 1
     if something cannot work.
     """
-    from .. import machine
     from ..advisor.doctor import examine
     from ..advisor.stack import package_of
     from ..engine import ceiling_store
@@ -112,7 +110,6 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     from ..machine.packages.stack_trial import TRIALS
     from ..machine.packages.trials import try_packages
     from ..report.anonymous import Pseudonyms
-    from ..text.output import terminal_width
 
     check_python(python)
     Path.cwd()  # fails early if the folder is gone, in which torch cannot be imported
@@ -150,7 +147,6 @@ def watch(every_s: float, count: int | None, as_json: bool, plain: bool) -> None
 
     Shows utilisation, clocks, power, temperature and throttling.  Ends with Ctrl-C or q.
     """
-    from .. import machine
     from ..export.watch import header, line
     from ..machine.snapshots import snapshots
     from ..records.events import encode
@@ -188,13 +184,10 @@ def ceilings(
     one also replaces them, unless a warning says that it was disturbed.  Every result is then
     reported as a fraction of its ceiling.
     """
-    from .. import machine
     from ..engine import ceiling_store
     from ..export.view.ceilings import ceilings_text
     from ..export.view.events import ALARMING, warning_text
     from ..machine.datasheets import load as datasheets
-    from ..planning.request import check
-    from ..text.output import say
     from .headless import run_quietly, say_why
 
     check_python(python)
@@ -235,16 +228,15 @@ def list_(file: str | None, backends: bool, as_json: bool) -> None:
         return
     from ..export.catalogue import catalogue_text
     from ..planning import scenarios
-    from ..text.output import terminal_width
 
     rows, _ = scenarios.load_with(file)
     usable, broken = catalog.load_all()
     if not as_json:
         click.echo(catalogue_text(usable, broken, rows, terminal_width()))
         return
-    shown = ("name", "title", "teaches", "parameters", "variants")
+    fields = ("name", "title", "teaches", "parameters", "variants")
     described = [
-        {**{name: getattr(each, name) for name in shown}, "batch": each.default_batch}
+        {**{name: getattr(each, name) for name in fields}, "batch": each.default_batch}
         for each in usable.values()
     ]
     problems = {name: str(error) for name, error in broken.items()}
@@ -257,7 +249,6 @@ def show_backends(*, as_json: bool) -> None:
     from ..export.view.spans import fact, facts_lines, label_width, plain_lines
     from ..export.view.table import UNLIMITED
     from ..machine.packages.software import StackQuery
-    from ..text.output import terminal_width
 
     software = StackQuery(None).collect()
     rows, broken = [], {}
@@ -306,8 +297,6 @@ def schema(part: str) -> None:
 def config(change: str | None, key: str | None, value: str | None) -> None:
     """Show your settings and their file, or change one."""
     from ..files.config import KEYS, ConfigError, assign, load, path
-    from ..text.output import say
-    from ..text.sanitize import shown
 
     if change is not None:
         if key is None or (value is not None) != (change == "set"):

@@ -1,6 +1,5 @@
 """`workbench fleet`: one question to many machines."""
 
-import re
 import sys
 from pathlib import Path
 from time import time
@@ -10,10 +9,13 @@ import click
 
 from ..engine.exit_codes import CUT_SHORT, FAILED, OK
 from ..export.formats import FORMATS
+from ..files.write import replace
 from ..planning.request import Request
 from ..planning.usage import UsageError
 from ..records.errors import JournalError
 from ..records.fleet import COLLECTED, FleetDocument, FleetPlan, PlanDocument
+from ..text.output import put, say
+from ..text.sanitize import shown
 from .options import (
     adapt,
     all_of,
@@ -23,6 +25,7 @@ from .options import (
     price_options,
     run_options,
     scenario_options,
+    seconds,
     value,
 )
 from .program import Group, command, echo_json, head
@@ -31,19 +34,16 @@ from .questions import questions
 # Options of a run that each node has of its own, or that write a file there.
 LEFT_OUT = {"python", "trace", "output", "control", "save_best", "no_samples", "what_if", "verbose"}
 LEFT_OUT |= {f"as_{name}" for name in FORMATS}
-SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 INTERPRETER = "Interpreter on the nodes; default the launcher's."
 EVERY = "Seconds between checks of the jobs; default 15."
 FOLDER = click.Path(exists=True, file_okay=False)
 LATEST = "Cancel jobs that have not ended after this time, such as 30m; default 1h."
 
 
-def _seconds(_: click.Context, option: click.Parameter, text: str) -> float:
-    """`90s`, `30m` or `2h` in seconds."""
-    found = re.fullmatch(r"([1-9]\d{0,5})([smhd])", text)
-    if found is None:
+def _time(_: click.Context, option: click.Parameter, text: str) -> float:
+    if not (found := seconds(text)):
         raise UsageError(f"{option.opts[0]} takes a time such as 90s, 30m or 2h, not {text!r}")
-    return int(found[1]) * SECONDS[found[2]]
+    return found
 
 
 PER_TYPE = value(
@@ -61,7 +61,7 @@ of_a_fleet = all_of(
     value("--hosts A,B", "Machines to reach by ssh, without Slurm."),
     value("--hosts-file FILE.toml", 'A file with hosts = ["A", "B"].'),
     flag("--shared", "Let other jobs run on the nodes meanwhile."),
-    value("--deadline TIME", LATEST, "deadline_s", callback=_seconds, default="1h"),
+    value("--deadline TIME", LATEST, "deadline_s", callback=_time, default="1h"),
     value("--python PATH", INTERPRETER, "node_python", default=sys.executable),
     value("--wheels DIR", "Wheels that each node installs for its run.", type=FOLDER),
     value("--scaling TYPE", "Also train over two nodes of this type."),
@@ -110,9 +110,7 @@ def collect(folder: str) -> None:
     """
     from ..advisor.fleet import is_complete
     from ..export.view.fleet import summary
-    from ..files.write import replace
     from ..records.encoding import encode
-    from ..text.output import put, say
 
     found = read(Path(folder))
     try:
@@ -149,7 +147,6 @@ def show(
     from ..export.view.fleet import sections
     from ..export.view.table import UNLIMITED
     from ..planning.prices import given_prices
-    from ..text.output import put
     from .launch import in_terminal, show_fleet
 
     def now() -> FleetDocument:
@@ -174,7 +171,6 @@ def show(
 def plan(json_: bool, **options: Any) -> None:
     """Show the node types, and what would run where.  Nothing is submitted."""
     from ..fleet.plan import plan_lines
-    from ..text.sanitize import shown
 
     planned = _plan(**options)
     if json_:
@@ -201,7 +197,6 @@ def run(
     from ..export.view.fleet import summary
     from ..fleet.launcher import Launcher, begin, plan_in
     from ..fleet.plan import plan_lines
-    from ..text.output import say
 
     into, default = into.resolve(), click.core.ParameterSource.DEFAULT
     if (planned := plan_in(into)) is None:

@@ -27,7 +27,7 @@ def run_headless(
     *,
     export_as: str,
     output: Target | None,
-    samples: bool = True,
+    samples: bool,
     take_control: bool,
     verbose: bool,
 ) -> int:

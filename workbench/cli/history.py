@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -31,20 +30,20 @@ from .options import (
     flag,
     format_options,
     json_option,
+    seconds,
     value,
 )
 from .program import command, echo_json, head
 
 STATUS = click.Choice(("done", "failed", "cancelled", "incomplete", "running", "unreadable"))
-SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 LISTED = 20  # runs without --last
 
 
 def _moment(_: click.Context, option: click.Parameter, text: str | None) -> float | None:
     """A date, or an age such as `7d`, in seconds since 1970."""
     try:
-        if age := re.fullmatch(r"([0-9]{1,6})([mhdw])", text or ""):
-            return time() - int(age[1]) * SECONDS[age[2]]
+        if (age := seconds(text or "")) is not None:
+            return time() - age
         return None if text is None else datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError):
         raise UsageError(f"{option.opts[0]} takes 2026-11-20, or an age: 12h, 7d, 8w") from None

@@ -65,24 +65,16 @@ def start(
     known = rows_of.load_with(request.scenario_file)
     preview = outline(request, *known) if is_live and not cut else None
     rows = [] if preview else resolve(request, *known)
-    request = take_part(request)
-    if request.trace is not None:
-        target("--trace", Path(request.trace))  # the engine opens it
-    request = with_saved_best(request)
-    output = None if named is None else target("--output", Path(named), opened=True)
-    best = request.question.save_best if request.question else None
-    outputs = {"--trace": request.trace, "--save-best": best, "--output": named}
-    check_apart(outputs, dict(files_read(request)))
+    request, output = with_outputs(take_part(request), named)
     if is_live:
         preview = preview or [planned(row, request, 0.0) for row in rows]
         sys.exit(show_live(request, preview, output, samples=samples))
     from .headless import run_headless
 
-    export_as = export_as or PLAIN
     code = run_headless(
         request,
         rows,
-        export_as=export_as,
+        export_as=export_as or PLAIN,
         output=output,
         samples=samples,
         take_control=control,
@@ -103,6 +95,21 @@ def with_settings(options: dict[str, Any]) -> None:
         options["budget_s"] = settings.get("budget")
     if "prices" in options and not (options["prices"] or options["price_file"]):
         options["prices"] = tuple(settings.get("prices", ()))
+
+
+def with_outputs(request: Request, named: str | None) -> tuple[Request, Target | None]:
+    """`request` with a resolved --save-best, and the opened file that --output has `named`.
+
+    UsageError if a file cannot be written, or if two options name the same file.
+    """
+    if request.trace is not None:
+        target("--trace", Path(request.trace))  # the engine opens it
+    request = with_saved_best(request)
+    output = None if named is None else target("--output", Path(named), opened=True)
+    best = request.question.save_best if request.question else None
+    outputs = {"--trace": request.trace, "--save-best": best, "--output": named}
+    check_apart(outputs, dict(files_read(request)))
+    return request, output
 
 
 def with_saved_best(request: Request) -> Request:
@@ -181,7 +188,12 @@ def show_live(
 
 
 def _finish(
-    last: Report, asked: Report | None, code: int, output: Target | None, *, samples: bool
+    last: Report,
+    asked: Report | None,
+    code: int,
+    output: Target | None = None,
+    *,
+    samples: bool = True,
 ) -> int:
     """Print how to open the `last` run, and write the run that the command line `asked` for."""
     from ..report.journal import is_kept
@@ -232,13 +244,8 @@ def show_replay(opened: OpenedRun, *, is_own: bool) -> int:
     from screens.app import run_tui  # noqa: TID251
     from screens.state.session import Session  # noqa: TID251
 
-    return run_tui(
-        _engine,
-        _first_request(),
-        kept=Session.of(opened),
-        finish=partial(_finish, output=None, samples=True),
-        starts=is_own,
-    )
+    kept = Session.of(opened)
+    return run_tui(_engine, _first_request(), kept=kept, finish=_finish, starts=is_own)
 
 
 def show_watch(found: Machine, software: Software, *, every_s: float) -> int:
@@ -254,8 +261,7 @@ def show_watch(found: Machine, software: Software, *, every_s: float) -> int:
     if ceilings := ceiling_store.load(ceiling_store.fingerprint(found, software)):
         known.append(ev.CeilingsKnown(at_s=0.0, ceilings=ceilings))
     source = WatchSource(known, lambda sleep: snapshots(found, every_s=every_s, sleep=sleep))
-    finish = partial(_finish, output=None, samples=True)
-    return run_tui(_engine, _first_request(), watched=source, finish=finish)
+    return run_tui(_engine, _first_request(), watched=source, finish=_finish)
 
 
 def check_theme(name: str) -> None:

@@ -136,9 +136,7 @@ def refuse(error: OSError) -> None:
 
 
 def internal(error: Exception) -> None:
-    """End with an internal error, or with one line if the words to complete are no shell's."""
-    if "_WORKBENCH_COMPLETE" in os.environ and isinstance(error, KeyError | ValueError):
-        fail("completion needs COMP_WORDS and COMP_CWORD as a shell sets them", USAGE)
+    """End with an internal error."""
     with suppress(BrokenPipeError):
         say_bug(error)
     sys.exit(FAILED)

@@ -16,6 +16,7 @@ from ..stats.objectives import OF_CODE, OF_MODELS
 from .program import check_value
 
 F = TypeVar("F", bound=Callable[..., Any])
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def _numbers(_: click.Context, option: click.Parameter, text: str | None) -> tuple[int, ...]:
@@ -25,6 +26,12 @@ def _numbers(_: click.Context, option: click.Parameter, text: str | None) -> tup
 
 def _format_option(name: str) -> Callable[[F], F]:
     return flag(f"--{name}", FORMATS[name].help, f"as_{name}")
+
+
+def seconds(text: str) -> int | None:
+    """`90s`, `30m`, `2h`, `7d` or `8w` in seconds; None for any other text."""
+    found = re.fullmatch(r"([0-9]{1,6})([smhdw])", text)
+    return int(found[1]) * SECONDS[found[2]] if found else None
 
 
 def _share(_: click.Context, option: click.Parameter, text: str | None) -> float | None:

@@ -76,21 +76,17 @@ def _verdicts(rows: Sequence[Row], run: RunView) -> Section:
 
 def _row(row: Row, run: RunView) -> Section:
     """The candidates of a row from fastest to slowest, and its facts."""
-    measured = {c.case.id: c for c in run.ordered(row) if c.blocks}
-    lines = [
-        _with(line, origin=provenance_on(measured[line.key].case.device))
-        if line.key in measured
-        else line
-        for line in raced_lines(row, run)
-    ]
+    measured = [candidate for candidate in run.ordered(row) if candidate.blocks]
+    origins = {c.case.id: provenance_on(c.case.device) for c in measured}
+    lines = [_with(line, origin=origins.get(line.key, "")) for line in raced_lines(row, run)]
     return Section(
         row_title(row),
-        _origin(*(c.case.device for c in measured.values())),
+        _origin(*(c.case.device for c in measured)),
         [*result_columns(row), ORIGIN],
         lines,
         [*result_facts(row, run), *notes([row], run)],
         row.plan.reproduce,
-        [row_plot(row_title(row), [*measured.values()], run)] if measured else [],
+        [row_plot(row_title(row), measured, run)] if measured else [],
     )
 
 

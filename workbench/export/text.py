@@ -17,7 +17,7 @@ from .view.details import INDENT, largest_facts, trace_facts
 from .view.machine import warnings
 from .view.model import model_lines
 from .view.spans import PROSE, Fact, Text, fact, facts_lines, heading, plain_lines
-from .view.table import UNLIMITED, plain_table, table_lines
+from .view.table import UNLIMITED, plain_cells, table_lines
 from .view.tables import advisor_columns, advisor_line, has_gpu
 
 
@@ -61,8 +61,7 @@ def summary_text(report: Report, width: int | None = None) -> str:
     """Only the answers of a run; "" if nothing was measured."""
     run = RunView(report)
     prose, wide = width or PROSE, width or UNLIMITED
-    measured = any(c.blocks for row in report.rows.values() for c in row.candidates)
-    ship = recommendation(report) if measured else []
+    ship = recommendation(report) if report.has_results else []
     advice = facts_lines([fact("", text) for text in ship], prose)
     return _joined([advice, *_results(run, prose, wide, brief=True)])
 
@@ -106,11 +105,8 @@ def _sweep(sweep: Sweep, run: RunView, prose: int, width: int, *, brief: bool) -
     """The rates and findings of a sweep and, unless `brief`, the remarks on its candidates."""
     rows = [r for r in run.report.rows.values() if r.sweep == (sweep.scenario or sweep.workload)]
     facts = [*(fact("", text) for text in findings(sweep)), *([] if brief else notes(rows, run))]
-    return [
-        heading(sweep_title(sweep), prose),
-        *table_lines(*rate_table(sweep), width),
-        *facts_lines(facts, prose, INDENT),
-    ]
+    head, table = heading(sweep_title(sweep), prose), table_lines(*rate_table(sweep), width)
+    return [head, *table, *facts_lines(facts, prose, INDENT)]
 
 
 def where_lines(report: Report) -> list[str]:
@@ -126,5 +122,5 @@ def where_lines(report: Report) -> list[str]:
     table = []
     for name, seconds in [*rows.items(), ("outside rows", outside), ("the run", whole)]:
         table.append((shown(name), *(f"{each:.1f}" for each in (sum(seconds), *seconds))))
-    lines = plain_table(("Seconds", "all", *PHASES), table, range(1, 7))
+    lines = table_lines(*plain_cells(("Seconds", "all", *PHASES), table, range(1, 7)))
     return [line.plain.rstrip() for line in lines]

@@ -134,9 +134,6 @@ def _unusable(name: str, error: Exception, remedy: str) -> Warning:
     return Warning("fleet_unusable", shown(f"{name} is not usable: {why(error)}"), remedy)
 
 
-# --------------------------------------------------------------------- jobs
-
-
 def job_node(
     folder: Path, plan: fleet.FleetPlan | None, job: fleet.FleetJob, now_s: float
 ) -> FleetNode:
@@ -201,9 +198,6 @@ def _tail(log: Path) -> list[str]:
         lines = file.read(TAIL_BYTES).decode("utf-8", "replace").splitlines()
         return [shown(line, 200) for line in lines if line.strip()][-TAIL_LINES:]
     return []
-
-
-# ---------------------------------------------------------------- documents
 
 
 class _Document(msgspec.Struct):

@@ -3,15 +3,11 @@
 `detect` reads files and asks the driver in child processes; it imports no backend.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ..records.machine import Machine, Software
+from ..records.machine import Machine, Software
 
 
 def detect(
@@ -22,8 +18,7 @@ def detect(
     `python` is the workers' interpreter, if it is another one.  `deadline_s` bounds the wait for
     each answer of a process.  `root` is the folder of /proc and /sys, for tests.
     """
-    from ..records.machine import Machine  # not needed by screens, which import this folder
-    from .host.cpu import read_cpu
+    from .host.cpu import read_cpu  # here, since most who import this folder need little of it
     from .host.memory import read_memory
     from .host.system import read_os
     from .nvidia.cuda_driver import VISIBLE_DEVICES

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Set
 
 from .. import catalog
 from ..records.machine import Gpu, Machine, Package, Software, version_numbers
-from ..records.reason import Warning
+from ..records.reason import Reason, Warning
 from ..text import units
 from .nvidia.driver_errors import ABSENT, NVML_NO_PERMISSION, nvml_text
 from .nvidia.gpus import IN_JOB, cuda_remedy
@@ -48,12 +48,10 @@ def missing_backends(software: Software, backends: Set[str]) -> Iterator[Warning
     for name in sorted(backends & software.packages.keys() - installed):
         if name == _ORT and any(other.startswith(_ORT) for other in installed):
             continue
+        text = f"{name} is not installed, so its candidates are skipped"
         other = " (for an NVIDIA GPU see `workbench doctor`)" if name == _ORT else ""
-        yield Warning(
-            "backend_missing",
-            f"{name} is not installed, so its candidates are skipped",
-            f"`{software.executable} -m pip install {name}`{other}",
-        )
+        remedy = f"`{software.executable} -m pip install {name}`{other}"
+        yield Warning("backend_missing", text, remedy)
 
 
 def library_warnings(name: str, version: str | None, openmp: str | None) -> Iterator[Warning]:
@@ -74,7 +72,7 @@ def library_warnings(name: str, version: str | None, openmp: str | None) -> Iter
 
 def _torch_and_gpu(machine: Machine, software: Software) -> Iterator[Warning]:
     """GPUs that the installed torch cannot use, because of its build or the driver."""
-    gpus = _cuda_gpus(machine)
+    gpus = cuda_gpus(machine)
     torch = software.packages.get("torch")
     if not gpus or torch is None or torch.version is None or torch.detail is None:
         return
@@ -113,7 +111,8 @@ def _lacks_torch_code(torch: Package, gpu: Gpu) -> bool:
     return too_new or lacks_code_for(torch, gpu)
 
 
-def _cuda_gpus(machine: Machine) -> list[Gpu]:
+def cuda_gpus(machine: Machine) -> list[Gpu]:
+    """The GPUs that this process may use by CUDA."""
     return [gpu for gpu in machine.gpus if gpu.visible and gpu.runs_on == "CUDA"]
 
 
@@ -123,7 +122,7 @@ def torch_remedy(machine: Machine, executable: str) -> str:
     cu126 has code for Maxwell to Hopper, cu130 for Turing to Blackwell (pytorch#182849).  A driver
     for CUDA 12.0 runs a 12.6 build by minor-version compatibility.
     """
-    gpus, driver = _cuda_gpus(machine), version_numbers(machine.cuda.api_version)
+    gpus, driver = cuda_gpus(machine), version_numbers(machine.cuda.api_version)
     if "tegra" in machine.os.release and (driver or _CUDA_13) < _CUDA_13:
         return "install NVIDIA's build of torch for this JetPack, or use --device cpu"
     if machine.cpu.architecture == "aarch64" and any(gpu.is_below(_AMPERE) for gpu in gpus):
@@ -147,25 +146,18 @@ def _has_blackwell(gpus: list[Gpu]) -> bool:
 
 
 def _driver(machine: Machine) -> Iterator[Warning]:
-    nvml, cuda = machine.nvml, machine.cuda
-    nvml_why = nvml.reason.message if nvml.reason else "no reason given"
-    cuda_why = cuda.reason.message if cuda.reason else "no reason given"
+    nvml, cuda, unexplained = machine.nvml, machine.cuda, Reason("", "no reason given")
+    nvml_why, cuda_why = nvml.reason or unexplained, cuda.reason or unexplained
+    remedy = nvml_why.hint or "reinstall the NVIDIA driver"
     if cuda.available and not nvml.available:
-        yield Warning(
-            "cuda_without_nvml",
-            "CUDA works but NVML does not, so power, clocks and utilisation are unknown:"
-            f" {nvml_why}",
-            (nvml.reason and nvml.reason.hint) or "reinstall the NVIDIA driver",
-        )
+        text = "CUDA works but NVML does not, so power, clocks and utilisation are unknown"
+        yield Warning("cuda_without_nvml", f"{text}: {nvml_why.message}", remedy)
     elif nvml.available and not cuda.available and any(gpu.visible for gpu in machine.gpus):
-        yield Warning(
-            "nvml_without_cuda",
-            f"NVML sees a GPU but CUDA cannot use it: {cuda_why}",
-            cuda_remedy(machine) or "reinstall the NVIDIA driver",
-        )
+        text = f"NVML sees a GPU but CUDA cannot use it: {cuda_why.message}"
+        yield Warning("nvml_without_cuda", text, cuda_remedy(machine) or remedy)
     elif not nvml.available and nvml.reason is not None and nvml.reason.code not in ABSENT:
-        remedy = nvml.reason.hint or "reinstall the NVIDIA driver"
-        yield Warning(nvml.reason.code, f"the NVIDIA driver does not answer: {nvml_why}", remedy)
+        text = f"the NVIDIA driver does not answer: {nvml_why.message}"
+        yield Warning(nvml.reason.code, text, remedy)
 
 
 def _unproven(machine: Machine) -> Iterator[Warning]:
@@ -239,13 +231,11 @@ def _cores(machine: Machine) -> Iterator[Warning]:
     if cpu.effective_cores >= cpu.logical_cores:
         return
     limit = next(limit for limit in cpu.limits if limit.name == cpu.limited_by)
-    yield Warning(
-        "fewer_cores",
-        f"{cpu.effective_cores} of {cpu.logical_cores} cores are usable:"
-        f" {limit.name} allows {limit.cores:g} ({limit.source})",
-        "raise the limit to measure all cores; these results hold for "
-        + units.counted(cpu.effective_cores, "core"),
-    )
+    cores = f"{cpu.effective_cores} of {cpu.logical_cores} cores are usable"
+    text = f"{cores}: {limit.name} allows {limit.cores:g} ({limit.source})"
+    counted = units.counted(cpu.effective_cores, "core")
+    remedy = f"raise the limit to measure all cores; these results hold for {counted}"
+    yield Warning("fewer_cores", text, remedy)
 
 
 def _environment(machine: Machine, software: Software) -> Iterator[Warning]:
@@ -254,12 +244,9 @@ def _environment(machine: Machine, software: Software) -> Iterator[Warning]:
     by_torchrun = local.isdecimal() and software.environment.get("OMP_NUM_THREADS") == "1"
     share = machine.cpu.effective_cores // max(1, int(local)) if by_torchrun else 0
     if share > 1:
-        yield Warning(
-            "torchrun_threads",
-            "torchrun sets OMP_NUM_THREADS=1, one core per rank; workbench gives each rank"
-            f" {share} cores instead",
-            f"`export OMP_NUM_THREADS={share}` before torchrun for your own trainings",
-        )
+        text = "torchrun sets OMP_NUM_THREADS=1, one core per rank; workbench gives each rank"
+        remedy = f"`export OMP_NUM_THREADS={share}` before torchrun for your own trainings"
+        yield Warning("torchrun_threads", f"{text} {share} cores instead", remedy)
     for code, (names, message, remedy) in WARNED.items():
         for name in names.split():
             value = software.environment.get(name, "")
@@ -270,11 +257,8 @@ def _environment(machine: Machine, software: Software) -> Iterator[Warning]:
             if value and (not is_off or name == "NVIDIA_TF32_OVERRIDE"):
                 yield Warning(code, message.format(f"{name}={value}"), remedy.format(name))
     for build in software.debug_builds:
-        yield Warning(
-            "debug_build",
-            f"{build} is a debug build, slower than a release build",
-            "install a release build",
-        )
+        text = f"{build} is a debug build, slower than a release build"
+        yield Warning("debug_build", text, "install a release build")
 
 
 def _packages(machine: Machine, software: Software) -> Iterator[Warning]:
@@ -285,12 +269,9 @@ def _packages(machine: Machine, software: Software) -> Iterator[Warning]:
         text = f"{' and '.join(names)} share one import name, so only one of them is imported"
         pip = f"{software.executable} -m pip"
         remedy = f"{pip} uninstall -y {' '.join(names)}; {pip} install {keep}"
-        if keep == onnx_cuda.GPU_PACKAGE and _cuda_gpus(machine):
+        if keep == onnx_cuda.GPU_PACKAGE and cuda_gpus(machine):
             remedy = onnx_cuda.remedy(machine, software)  # the newest may not suit the driver
         yield Warning("two_onnxruntimes", text, remedy)
     if "python" in software.unavailable:
-        yield Warning(
-            "python_silent",
-            f"the workers' interpreter does not answer: {software.unavailable['python']}",
-            "check the path given with --python",
-        )
+        text = f"the workers' interpreter does not answer: {software.unavailable['python']}"
+        yield Warning("python_silent", text, "check the path given with --python")

@@ -21,7 +21,6 @@ MOST_SEARCHED = 1 << 15  # bytes; in a larger file, finding a line would take se
 LONGEST_VALUE = 10  # lines; of a longer value, some line is found, not the first
 Key = str | int
 
-_AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 # A key of more than 32 parts, since tomllib's memory grows with the square of a key's depth.  No
 # escaped quote follows the characters at the start, so matching takes linear time.
 _DEEP_KEY = re.compile(
@@ -94,7 +93,7 @@ def read(path: Path) -> TomlFile:
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise TomlError(_syntax(name, text, str(error))) from None
+        raise TomlError(f"{name}: {shown(str(error))}") from None
     except ValueError:
         raise TomlError(f"{name}: it contains an invalid number or date") from None
     except RecursionError:
@@ -107,17 +106,6 @@ def read(path: Path) -> TomlFile:
         if not math.isfinite(number):
             raise file.error(f"{name} = {number} is not finite", keys)
     return file
-
-
-def _syntax(name: str, text: str, message: str) -> str:
-    """tomllib's message with its line first."""
-    at = _AT.search(message)
-    if at is None:
-        return f"{name}: {shown(message)}"
-    line, column = at.groups()
-    if line is None:
-        return f"{name}, line {text.count(chr(10)) + 1}: {shown(message[: at.start()])} at its end"
-    return f"{name}, line {line}: {shown(message[: at.start()])} (column {column})"
 
 
 def _numbers(value: Any, keys: tuple[Key, ...] = ()) -> Iterator[tuple[tuple[Key, ...], float]]:

@@ -143,9 +143,9 @@ def lead_parts(value: float, interval: Sequence[float]) -> tuple[str, str]:
     return f"{low}x to {high}x", f"95% CI; estimate {factor}"
 
 
-def ratio(value: float | None, interval: Sequence[float] | None = None) -> str:
-    """`38.2x  37.1-39.0`; "" without a ratio."""
-    return "  ".join(part for part in ratio_parts(value, interval) if part)
+def ratio(value: float | None) -> str:
+    """`38.2x`; "" without a ratio."""
+    return ratio_parts(value, None)[0]
 
 
 def share(value: float) -> str:

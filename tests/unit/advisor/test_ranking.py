@@ -3,8 +3,7 @@
 import pytest
 from builders import case, events, steady
 
-from workbench.advisor.ranking import RankedCandidate, gain_over, gain_text, outcome
-from workbench.records.reason import Reason
+from workbench.advisor.ranking import RankedCandidate, gain_over, gain_text
 from workbench.report.report import Report
 
 GIVEN, MADE = case("cpu-a"), case("cpu-b")
@@ -29,24 +28,6 @@ def test_a_gain_is_shown_only_where_the_measurement_supports_it(given, rounds, g
     (row,) = report.rows.values()
     found = RankedCandidate.of(made, row, base, "", variant="", given=False).gain
     assert found == (gain if gain is None else pytest.approx(gain, rel=0.05))
-
-
-@pytest.mark.parametrize(
-    ("state", "code", "objective", "above", "word"),
-    [
-        ("ok", "beaten", "throughput", "", "slower"),
-        ("ok", "slower_precision", "memory", "", "behind"),
-        ("ok", "far_slower", "memory", "", "far slower"),
-        ("ok", "error_limit", "throughput", "above the limit", "error"),
-        ("failed", "timeout", "throughput", "above the limit", "failed"),
-        ("skipped", "no_memory", "throughput", "above the limit", "skipped"),
-    ],
-)
-def test_an_outcome_is_a_word_and_its_reason(state, code, objective, above, word) -> None:
-    report = Report.of(events({GIVEN: steady(0.002), MADE: steady(0.001)}))
-    made, (row,) = report.candidates[MADE.id], report.rows.values()
-    made.state, made.reason, made.objective = state, Reason(code, "the reason"), objective
-    assert outcome(made, row, above) == (word, above if word == "error" else "the reason")
 
 
 def test_one_noisy_round_leaves_no_figure() -> None:

@@ -144,19 +144,6 @@ def test_each_shell_has_a_script(shell: str) -> None:
         assert (checked.returncode, checked.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("words", [{}, {"COMP_WORDS": "workbench open", "COMP_CWORD": "two"}])
-def test_words_that_no_shell_sets_are_one_line(words, monkeypatch, capsys) -> None:
-    for name, value in {"_WORKBENCH_COMPLETE": "bash_complete", **words}.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(sys, "argv", ["workbench"])
-    monkeypatch.setattr(sys.modules["__main__"], "__package__", None)
-    with pytest.raises(SystemExit, match="2"):
-        main()
-    assert capsys.readouterr().err == (
-        "workbench: completion needs COMP_WORDS and COMP_CWORD as a shell sets them\n"
-    )
-
-
 def test_bash_itself_completes_a_run(tmp_path: Path, state: Path) -> None:
     program = tmp_path / "bin" / "workbench"
     program.parent.mkdir()

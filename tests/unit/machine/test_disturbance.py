@@ -11,7 +11,8 @@ from hypothesis import given, strategies as st
 from trees import written
 
 from workbench.machine.host import disturbance
-from workbench.machine.host.disturbance import DisturbanceMonitor, parse_swapped
+from workbench.machine.host.cgroup import stat_value
+from workbench.machine.host.disturbance import DisturbanceMonitor
 
 CGROUP = "sys/fs/cgroup/pod/cpu.stat"
 
@@ -163,4 +164,4 @@ def test_a_kernel_that_says_nothing_is_no_disturbance(tmp_path, monkeypatch) -> 
 
 @given(st.text())
 def test_any_text_is_read_as_counts_that_are_there_or_not(text: str) -> None:
-    assert parse_swapped(f"pswpin 1\npswpout 2\n{text}") == 3
+    assert stat_value(f"pswpin 1\n{text}", "pswpin") == 1

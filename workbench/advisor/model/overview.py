@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 from ...contract import Accuracy, Case
 from ...records.model import Explanation, ModelFacts
@@ -11,7 +10,6 @@ from ...report.names import candidate_name
 from ...report.report import Report
 from ...stats.objectives import UNTIMED
 from ...stats.ratios import TOLERANCE
-from ...stats.samples import median
 from ...text import units
 from ...worker.session_options import EXTENDED, NO_SPIN, OPENVINO
 from ..comparison import ranked
@@ -60,10 +58,9 @@ def agreement(candidate: Candidate) -> float | None:
 
 def untimed_text(candidate: Candidate) -> str:
     """The measured memory or energy: `61.0 MiB`, `0.0123 J`; "" where the objective is time."""
-    values = list(candidate.rounds().values())
-    if not values or candidate.objective not in UNTIMED:
+    value = candidate.value
+    if value is None or candidate.objective not in UNTIMED:
         return ""
-    value = median(values)
     return units.size(value) if candidate.objective == "memory" else f"{units.significant(value)} J"
 
 
@@ -101,8 +98,7 @@ def ranked_candidates(report: Report) -> list[RankedCandidate]:
         above = over if is_too_far_off(candidate, facts) else ""
         size = facts.size_bytes if as_given else sizes.get(case.variant)
         shown = {"variant": case.variant, "how": how(case), "size_bytes": size}
-        entry = RankedCandidate.of(candidate, row, given, above, given=as_given, **shown)
-        found.append(replace(entry, why=brief(entry.why)))
+        found.append(RankedCandidate.of(candidate, row, given, above, given=as_given, **shown))
     return found
 
 

@@ -103,8 +103,8 @@ def answer(row: Row, report: Report) -> list[str]:
         text = f"At batch {pick.case.batch}: r{text[1:]}"
     sentences, metrics = [text], metrics_of(pick)
     if RESIDENT in metrics:
-        whole, alone = units.duration(pick.median_s), units.duration(metrics[RESIDENT])
-        sentences.append(f"A call takes {whole}, {alone} with its inputs resident on the GPU.")
+        call, resident = units.duration(pick.median_s), units.duration(metrics[RESIDENT])
+        sentences.append(f"A call takes {call}, {resident} with its inputs resident on the GPU.")
     if WAITING_FRACTION in metrics:
         waits = units.percent(metrics[WAITING_FRACTION])
         sentences.append(f"It waits for data {waits} of the time.")
@@ -225,6 +225,6 @@ def share_sentence(name: str, share: float, gain: float) -> str:
 
     Source: Amdahl, AFIPS Spring Joint Computer Conference 1967, pp. 483-485.
     """
-    whole = units.lead(1 / (1 - share + share / gain))
+    script = units.lead(1 / (1 - share + share / gain))
     taken = f"{name} takes {units.percent(share)} of the script's time"
-    return f"{taken}: {units.lead(gain)} faster there makes the script {whole} faster."
+    return f"{taken}: {units.lead(gain)} faster there makes the script {script} faster."

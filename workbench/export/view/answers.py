@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ...advisor import break_even, crossover, whatif
-from ...advisor.comparison import BELOW, TIMED, quantity
+from ...advisor.comparison import TIMED, Comparison
 from ...advisor.race_summary import counts_text, eliminated_by_first_block
 from ...advisor.ranking import has_equal
 from ...advisor.subject import answer
-from ...records.reason import Reason, Warning
-from ...records.verdict import OPEN, CaseCost, ObjectivePick, Verdict
+from ...records.reason import Warning
+from ...records.verdict import OPEN, ObjectivePick, Verdict
 from ...report import sweeps
 from ...report.candidate import Candidate, Row
 from ...report.names import candidate_name, in_words
@@ -17,14 +17,13 @@ from ...report.report import Report
 from ...stats.paired import Ratio
 from ...stats.ratios import TOLERANCE, is_tie
 from ...text import units
-from ...text.units import as_sentence
 from .curves import curve_lines, legend, place_text
 from .derived import RunView, row_title
 from .details import INDENT, metrics_text
 from .spans import Fact, Text, fact, facts_lines, heading, join, listed, warning_fact
 from .table import longest_that_fits, table_lines
 from .tables import pending_texts, raced_lines, result_columns, run_columns
-from .words import case_text, choice_text, choice_word, confidence_text, pick_texts
+from .words import choice_text, choice_word, confidence_text, pick_texts
 
 PLOT_HEIGHT = 14  # lines of the curves with axis and title
 NAMED_OPERATORS = 5  # in one line
@@ -36,7 +35,7 @@ def answer_lines(row: Row, run: RunView, width: int, *, roomy: bool) -> list[Tex
     facts = [fact("", row.plan.question, "dim")] if row.plan.question else []
     facts += answer_facts(row, run)
     if run.going and row.started and row.verdict is None:
-        facts += _so_far(row, run)
+        facts += _lead_facts(row, run)
     lines = [heading(row_title(row), width), *facts_lines(facts, width, INDENT)]
     lines += command_lines(row.plan.reproduce)
     if row.started and (roomy or (run.going and row.verdict is None)):
@@ -57,52 +56,20 @@ def result_lines(row: Row, run: RunView, width: int, table_width: int) -> list[T
 def result_facts(row: Row, run: RunView) -> list[Fact]:
     """The answer and the race of a finished row; without a verdict the fastest candidate."""
     if (verdict := row.verdict) is None:
-        return _fastest_facts(row, run)
+        return _lead_facts(row, run)
     race = [fact("race", counts_text(verdict.race))] if verdict.race is not None else []
     return [*answer_facts(row, run), *race]
 
 
-def _first_two(row: Row, run: RunView) -> tuple[Candidate, Candidate, Ratio] | None:
-    """The best candidate, the next one, and the next one's value over the best's; None if they have
-    too few common rounds."""
+def _lead_facts(row: Row, run: RunView) -> list[Fact]:
+    """The best candidate against the next one; [] if they have too few common rounds."""
     best, other = run.best(row), run.runner_up(row)
-    if best is None or other is None:
-        return None
-    ratio = run.stated(row).get(other.case.id)
-    return (best, other, ratio) if ratio is not None and ratio.pairs else None
-
-
-def _so_far(row: Row, run: RunView) -> list[Fact]:
-    """The leader of a race under way and its lead over the next candidate."""
-    if (found := _first_two(row, run)) is None:
+    ratio = run.stated(row).get(other.case.id) if other is not None else None
+    if best is None or other is None or ratio is None or not ratio.pairs:
         return []
-    best, other, ratio = found
-    first, second = (case_text(each.case.id, run) for each in (best, other))
-    lead = units.times(ratio.value, ratio.interval)
-    if ratio.low <= 1:
-        return [Fact("so far", Text.of(first, " has no clear lead over ", second, f": {lead}"))]
-    return [Fact("so far", Text.of(first, f" leads by {lead} over ", second))]
-
-
-def _fastest_facts(row: Row, run: RunView) -> list[Fact]:
-    """The best candidate of a row without a verdict, compared with the second."""
-    if (found := _first_two(row, run)) is None:
-        return []
-    first, second, ratio = found
-    best, name = run.case_name(first.case.id), run.case_name(second.case.id)
-    times, noun = units.times(ratio.value, ratio.interval), quantity(row.plan.objective)
-    apart = units.apart(ratio.value, ratio.interval)
-    at = TIMED.get(row.plan.objective, f" in {noun}")
-    if (word := ratio.word(TOLERANCE)) == "slower":
-        lead = f"{name} takes {times} the {noun}"
-    elif word == "ambiguous":
-        lead = f"cannot be distinguished from {name}{at}: {apart}"
-    elif ratio.low > 1:
-        lead = f"leads {name} by {BELOW}{at}: {times}"
-    else:
-        lead = f"too close to {name} to call{at}: {apart}"
     label = "fastest" if row.plan.objective in TIMED else "best"
-    return [fact(label, f"{best}; {lead}")]
+    sentence = Comparison(best, other, ratio).sentence(run.case_name)
+    return [fact("so far" if run.going else label, sentence)]
 
 
 def ending_lines(run: RunView, width: int, *, starts: bool) -> list[Text]:
@@ -134,9 +101,8 @@ def answer_facts(row: Row, run: RunView) -> list[Fact]:
     """The verdict, or the state of the race before there is one."""
     if (verdict := row.verdict) is None:
         is_plain = not row.plan.owes_verdict and not run.going
-        return (_fastest_facts(row, run) if is_plain else []) or [
-            Fact("answer", pending_texts(row, run)[0])
-        ]
+        pending = Fact("answer", pending_texts(row, run)[0])
+        return (_lead_facts(row, run) if is_plain else []) or [pending]
     # The variant of a model counts, not the kind of device.
     said = listed("answer", answer(row, run.report))  # names the pick in words
     facts = said or [Fact("answer", _choice(verdict))]
@@ -238,20 +204,21 @@ def cost_notes(verdict: Verdict) -> list[str]:
     source = next(cost.joules_from for cost in verdict.costs if cost.id == pick)
     texts = []
     if others := [c for c in verdict.costs if c.joules_from not in (None, source)]:
-        one, other = candidate_name(pick), _listed(others)
+        one, other = candidate_name(pick), units.listed([candidate_name(c.id) for c in others], 1)
         texts.append(
             f"The energy of {one} ({source}) and {other} ({others[0].joules_from}) comes from "
             "different sensors. The two are not directly comparable."
         )
     if unread := [cost for cost in verdict.costs if cost.joules_from is None]:
-        texts.append(f"No power reading for {_listed(unread)}: most frugal excludes it.")
+        names = units.listed([candidate_name(cost.id) for cost in unread], 1)
+        texts.append(f"No power reading for {names}: most frugal excludes it.")
     return texts
 
 
 def cost_lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
     """The names fastest, cheapest and most frugal, each with its best or why there is none."""
     for found in verdict.by_objective:
-        text = f"unknown: {_because(found.unknown)}" if found.unknown else ""
+        text = f"unknown: {found.unknown.one_line}" if found.unknown else ""
         if found.pick is not None:
             text = f"{candidate_name(found.pick)}, {_value(found)}; {_lead(found, verdict)}"
         yield found.objective.replace("_", " "), text
@@ -276,15 +243,6 @@ def _lead(found: ObjectivePick, verdict: Verdict) -> str:
     if found.ratio_ci95[0] <= 1:
         return f"cannot be distinguished from {next_}: {lead}"
     return f"leads {next_} by {lead}"
-
-
-def _because(reason: Reason) -> str:
-    return f"{reason.message}. {as_sentence(reason.hint)}" if reason.hint else f"{reason.message}."
-
-
-def _listed(costs: Sequence[CaseCost]) -> str:
-    first, *others = costs
-    return candidate_name(first.id) + (f" and {len(others)} more" if others else "")
 
 
 def _value(found: ObjectivePick) -> str:

@@ -7,7 +7,7 @@ from ...machine.datasheets import with_datasheets
 from ...records.document import Ceilings, DeviceCeilings
 from ...text import units
 from .spans import plain_lines
-from .table import plain_table
+from .table import plain_cells, table_lines
 
 KERNELS = ("copy", "triad")
 TRANSFERS = {
@@ -20,13 +20,16 @@ TRANSFERS = {
 
 
 def ceilings_text(ceilings: Ceilings) -> str:
-    """The output of `workbench ceilings`."""
-    named = with_datasheets(ceilings)
-    header = ("", *(device.device for device in named))
+    """The output of `workbench ceilings`: a line for each figure that a device or sheet has."""
+    devices = with_datasheets(ceilings)
+    header = ("", *(device.device for device in devices))
+    found = [_figures(device) for device in devices]
+    lines = [(label, *(figures[label].text for figures in found)) for label in found[0]]
+    lines = [line for line in lines if any(cell != "-" for cell in line[1:])]
     times = (at[:16].replace("T", " ") for at in (ceilings.since, ceilings.measured_at) if at)
     parts = [
         f"measured {' to '.join(dict.fromkeys(times))} UTC, burst: fastest 10% of samples",
-        plain_lines(plain_table(header, rows(ceilings), range(1, len(header)))),
+        plain_lines(table_lines(*plain_cells(header, lines, range(1, len(header))))),
     ]
     reasons = ((d.device, each) for d in ceilings.devices for each in d.unavailable.items())
     missing = "\n".join(f"{device} {what}: {why}" for device, (what, why) in reasons)
@@ -39,13 +42,6 @@ class _Figure(NamedTuple):
     text: str
     rate: float = 0.0
     counts: str = ""
-
-
-def rows(ceilings: Ceilings) -> list[tuple[str, ...]]:
-    """A line per figure and a column per device and datasheet, without empty lines."""
-    found = [_figures(device) for device in with_datasheets(ceilings)]
-    lines = [(label, *(figures[label].text for figures in found)) for label in found[0]]
-    return [line for line in lines if any(cell != "-" for cell in line[1:])]
 
 
 def bars(ceilings: Ceilings, device: str) -> list[tuple[str, float | None, str]]:

@@ -113,10 +113,8 @@ def why_facts(candidate: Candidate, report: Report) -> list[Fact]:
 
 def profile_facts(candidate: Candidate, trace: doc.Trace | None) -> list[Fact]:
     """The operators that took most of a profiled pass, and the file with the whole trace."""
-    return [
-        *listed("top", map(_operator, candidate.operators[:TOP_OPERATORS])),
-        *trace_facts(trace),
-    ]
+    top = map(_operator, candidate.operators[:TOP_OPERATORS])
+    return [*listed("top", top), *trace_facts(trace)]
 
 
 def _operator(found: doc.OperatorShare) -> str:

@@ -13,7 +13,7 @@ from ...report.report import Report
 from ...text import units
 from .derived import RunView
 from .model_facts import built_text, code_facts, model_and_inputs, saved_text
-from .spans import ELLIPSIS, Fact, Text, facts_lines, heading
+from .spans import ELLIPSIS, Text, fact, facts_lines, heading
 from .tables import MORE_IS_BETTER, rate_text
 from .words import choice_word, reason_text
 
@@ -200,19 +200,13 @@ def log_line(event: ev.AnyEvent, report: Report, *, verbose: bool = True) -> str
     return f"{found.at_s:7.1f} s  {found.word:<{WORD_WIDTH}}  {found.text}".rstrip()
 
 
-# ------------------------------------------------------- the log on a screen
-
-
 def race_log(row: Row, log: Iterable[LogLine]) -> list[LogLine]:
     """The events of this row in order."""
     return [each for each in log if each.scenario == row.plan.scenario and each.word != "planned"]
 
 
 def log_lines(entries: Sequence[LogLine], width: int) -> list[Text]:
-    facts = [
-        Fact(f"{entry.at_s:6.1f} s  {entry.word}", Text.of((entry.text, entry.tone)))
-        for entry in entries
-    ]
+    facts = [fact(f"{e.at_s:6.1f} s  {e.word}", e.text, e.tone) for e in entries]
     return facts_lines(facts, width, LOG_LABEL)
 
 

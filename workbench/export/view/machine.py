@@ -9,7 +9,7 @@ import msgspec
 from ...contract import kind_of
 from ...machine.nvidia.gpus import cuda_remedy
 from ...machine.packages import onnx_cuda
-from ...machine.warnings import NOT_BY_TORCH, hardware_warnings
+from ...machine.warnings import NOT_BY_TORCH, cuda_gpus, hardware_warnings
 from ...records import machine as records
 from ...records.document import Ceilings
 from ...records.reason import Reason, Warning
@@ -75,11 +75,7 @@ def ceilings(found: Ceilings | None, device: str | None) -> list[Fact]:
 
 def facts_of(*readings: tuple[str, str | Text | None]) -> list[Fact]:
     """The known readings; `missing` names the others."""
-    return [
-        Fact(label, value if isinstance(value, Text) else Text.of(value))
-        for label, value in readings
-        if value is not None
-    ]
+    return [Fact(label, Text.of(value)) for label, value in readings if value is not None]
 
 
 def cpu(found: records.Cpu) -> list[Fact]:
@@ -132,10 +128,8 @@ def instructions(isa: records.Isa, architecture: str) -> Text:
 
 def used_bar(used: float, total: float, tone: str) -> Text:
     share = used / total if total else 0.0
-    return Text.of(
-        (glyphs.gauge(share, BAR_WIDTH), tone),
-        f" {_of_total(units.size(used), units.size(total))}, {units.percent(share)}",
-    )
+    held = _of_total(units.size(used), units.size(total))
+    return Text.of((glyphs.gauge(share, BAR_WIDTH), tone), f" {held}, {units.percent(share)}")
 
 
 def memory(found: records.Memory) -> list[Fact]:
@@ -217,10 +211,8 @@ def _many(found: Sequence[records.Gpu]) -> list[Section]:
     alone = [replace(card, facts=[f for f in card.facts if f not in shared]) for card in cards]
     title = f"{len(found)} GPUs  {found[0].name or units.NOT_AVAILABLE}"
     table = Section.of(title, (), ("", *READINGS.values()), rows)
-    return [
-        replace(table, facts=shared, tone="strong gpu"),
-        *(card for card in alone if card.facts),
-    ]
+    together = replace(table, facts=shared, tone="strong gpu")
+    return [together, *(card for card in alone if card.facts)]
 
 
 def _of_total(used: str, total: str) -> str:
@@ -279,9 +271,8 @@ def missing(unavailable: Mapping[str, str]) -> list[Fact]:
 
 def _label(field: str) -> str:
     """`power limit` for `power_limit_w`."""
-    return (
-        "all" if field == "*" else re.sub("_(w|c|mhz|percent|bytes)$", "", field).replace("_", " ")
-    )
+    bare = re.sub("_(w|c|mhz|percent|bytes)$", "", field)
+    return "all" if field == "*" else bare.replace("_", " ")
 
 
 def no_gpu(machine: records.Machine) -> list[Fact]:
@@ -307,16 +298,15 @@ def drivers(machine: records.Machine) -> list[Fact]:
         reason = driver.reason if machine.gpus and not driver.available else None
         if reason is not None and driver is cuda:
             reason = msgspec.structs.replace(reason, hint=cuda_remedy(machine))
-        facts += because(name, reason) or [
-            fact(name, text if driver.available else "not available")
-        ]
+        state = text if driver.available else "not available"
+        facts += because(name, reason) or [fact(name, state)]
     return facts
 
 
 def stack(machine: records.Machine, installed: records.Software) -> list[Fact]:
     """The layers from the libraries down to the GPUs, and where the chain breaks."""
     facts = drivers(machine)
-    if not any(gpu.visible and gpu.runs_on == "CUDA" for gpu in machine.gpus):
+    if not cuda_gpus(machine):
         return facts
     packages, remedy = installed.packages, onnx_cuda.remedy(machine, installed)
     found = (w for w in hardware_warnings(machine, installed) if w.code in NOT_BY_TORCH)

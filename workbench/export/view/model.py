@@ -27,14 +27,12 @@ from .details import INDENT, output_text
 from .model_facts import built_text, code_facts, left_out, model_and_inputs, saved_text
 from .ranked import candidate_lines, columns
 from .spans import Fact, Text, fact, facts_lines, heading, label_width, listed, warning_fact
-from .table import UNLIMITED, Cell, Column, Line, plain_table, table_lines
+from .table import UNLIMITED, Cell, Column, Line, plain_cells, table_lines
 from .words import bar
 
 TIMES = "Where the time of one run goes"
 RACED = "a whole run, raced"
 _TONES = (("fp32", "cpu-1"), ("int8", "cpu-0"))  # columns of times with their tones
-
-# ------------------------------------------------------------- the model
 
 
 def head_lines(run: RunView, width: int, *, roomy: bool, title: str = "") -> list[Text]:
@@ -57,9 +55,6 @@ def _described(report: Report) -> list[str]:
     if report.code is not None:
         return list(code_facts(report.code.facts))
     return list(model_and_inputs(report.model.facts)) if report.model else [""]
-
-
-# --------------------------------------------------------------- the answer
 
 
 def stage(run: RunView) -> str:
@@ -95,20 +90,17 @@ def advice_lines(
     pick = subject.pick_of(report)
     for candidate in (pick, None if chosen is pick else chosen):
         if candidate is not None:
-            lines += _why_lines(candidate, found, run, width)
+            lines += _why_lines(candidate, run, width)
     return lines
 
 
-def _why_lines(
-    candidate: Candidate, found: Sequence[RankedCandidate], run: RunView, width: int
-) -> list[Text]:
+def _why_lines(candidate: Candidate, run: RunView, width: int) -> list[Text]:
     """Why a candidate won, lost or failed; [] if unknown."""
     explained = run.report.explained.get(candidate.case.id)
     sentences = list(explained.sentences) if explained else []
     failed = candidate.state == "failed"
     if failed or (explained is None and candidate.reason):
-        why = next((ranked.why for ranked in found if ranked.candidate is candidate), "")
-        why = run.elimination_text(candidate) if candidate.beaten_by and not failed else why
+        why = run.elimination_text(candidate)
         sentences.insert(0, as_sentence(f"failed: {why}" if failed else why))
     if not sentences:
         return []
@@ -204,7 +196,7 @@ def _leader(found: Sequence[RankedCandidate], report: Report) -> Iterator[Fact]:
     if report.code is not None and first is not None:
         given = own.given_name(report.code, first.case)
     for ranked in found:
-        if ranked.candidate.is_valid and not ranked.exceeds_limit:
+        if ranked.candidate.is_valid and not ranked.above:
             name = _name(ranked.candidate, report)
             if ranked.given:
                 name += f", {given}"
@@ -218,12 +210,8 @@ def _leader(found: Sequence[RankedCandidate], report: Report) -> Iterator[Fact]:
 def _warnings(found: Iterable[Warning], report: Report) -> Iterator[Fact]:
     for warning in found:
         candidate = report.candidates.get(warning.subject or "")
-        about = f"{_name(candidate, report)}: " if candidate else ""
-        message = subject.brief(warning.message, report)
-        yield warning_fact(f"{about}{message}; {warning.remedy}")
-
-
-# ------------------------------------------------- operators, code, the rest
+        about = f"{candidate_name(candidate.case)}: " if candidate else ""
+        yield warning_fact(subject.brief(f"{about}{warning.one_line}", report))
 
 
 def code_lines(chosen: Candidate | None, run: RunView, width: int) -> list[Text]:
@@ -316,9 +304,6 @@ def _outputs(chosen: Candidate | None, report: Report) -> tuple[str, list[Fact]]
     return f"Outputs of {short_name(candidate.case)}", facts
 
 
-# ------------------------------------------------------------- as one text
-
-
 def model_lines(run: RunView, width: int, table_width: int) -> list[Text]:
     """Everything about the model or code of a finished run; [] in other runs."""
     report, code, row = run.report, subject.snippet(run.report), run.report.subject_row
@@ -362,9 +347,6 @@ def _further_warnings(found: Sequence[RankedCandidate], report: Report) -> Itera
                 yield from _warnings([warning], report)
 
 
-# ------------------------------------------------------ only for the user's own code
-
-
 def at_batch(row: Row) -> str:
     """` at batch 8`; "" for code without batches."""
     batch = row.candidates[0].case.batch if row.candidates else None
@@ -381,7 +363,7 @@ def module_lines(report: Report, width: int) -> list[Text]:
     title = heading("Modules that the script calls", width)
     inputs = Column("inputs", "Inputs", rank=5, minimum=12, maximum=UNLIMITED)
     header = ("Module", "Calls", "Time", "Share", "", inputs)
-    return [title, *plain_table(header, rows, (1, 2, 3), width)] if rows else []
+    return [title, *table_lines(*plain_cells(header, rows, (1, 2, 3)), width)] if rows else []
 
 
 def other_races(run: RunView, width: int) -> list[Text]:

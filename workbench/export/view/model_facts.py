@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from ...advisor.ranking import error_text
+from ...machine.nvidia.gpus import no_gpu
 from ...records.code import CodeFacts, SavedCode
-from ...records.model import Built, ModelFacts, Port, Saved
+from ...records.model import Built, ModelFacts, Saved
 from ...records.verdict import Verdict
 from ...report.report import Report
 from ...text import units
@@ -29,7 +30,9 @@ def model_and_inputs(facts: ModelFacts) -> Iterator[str]:
         parts.append(f"batch {facts.batch}")
     yield f"{facts.file}: {', '.join(parts)}"
     for port in facts.inputs:
-        yield f"input {port_text(port)}"
+        shape = ",".join(map(str, port.run_shape))
+        values = f", {port.values}" if port.values else ""
+        yield f"input {port.name} {port.type} [{shape}]{values}"
     if facts.check_samples:
         ways = f"{facts.calibration_samples} calibrate, {facts.samples} select"
         if facts.folds:
@@ -40,13 +43,6 @@ def model_and_inputs(facts: ModelFacts) -> Iterator[str]:
     if facts.control_flow:
         inside = ", ".join(facts.control_flow)
         yield f"the static quantiser skips the graphs inside {inside}"
-
-
-def port_text(port: Port) -> str:
-    """`images float32 [1,3,224,224], random normal`."""
-    shape = ",".join(map(str, port.run_shape))
-    values = f", {port.values}" if port.values else ""
-    return f"{port.name} {port.type} [{shape}]{values}"
 
 
 def built_text(built: Built) -> str:
@@ -71,8 +67,6 @@ def left_out(report: Report, verdict: Verdict | None) -> dict[str, str]:
     names = OF_CODE if model is None else {}
     found = {names.get(name, name): why for name, why in subject.left_out.items()}
     if verdict is not None and verdict.pick is not None and verdict.best_gpu is None:
-        from ...machine.nvidia.gpus import no_gpu  # the screens start without it
-
         absent = no_gpu(machine) if machine is not None else None
         # If there is a GPU, the verdict's first reason says why it took no part.
         found["GPU"] = reason_text(absent) if absent else verdict.reasons[0].rstrip(".")

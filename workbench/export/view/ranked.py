@@ -97,24 +97,22 @@ def _error(ranked: RankedCandidate) -> Text:
     text, bound = error_text(accuracy.value), accuracy.error_bound
     if bound is not None:
         text = f"{text} to {error_text(bound)}"
-    if ranked.exceeds_limit:
+    if ranked.above:
         return Text.of((f"! {text}", "error"))
     return Text.of((text, "dim" if ranked.given else "good"))
 
 
 def _states(ranked: RankedCandidate, run: RunView) -> list[Text]:
     candidate = ranked.candidate
-    if ranked.outcome == "pick":
+    if ranked.picked:
         return marked(["pick"], "strong good", candidate, run)
-    if ranked.outcome == "slower":
-        why = brief(run.elimination_text(candidate), run.report)
-        return marked([f"eliminated: {why}", "eliminated"], "dim", candidate, run)
-    if ranked.outcome == "error" and (candidate.ended or not run.going):
-        return marked([ranked.why, "over the limit", "over limit"], "error", candidate, run)
-    return state_texts(candidate, run)
-
-
-# ------------------------------------------------------- time against error
+    has_result = candidate.state not in ("skipped", "failed")
+    if ranked.above and has_result and (candidate.ended or not run.going):
+        return marked([ranked.above, "over the limit", "over limit"], "error", candidate, run)
+    return [
+        Text.of(*((brief(text, run.report), tone) for text, tone in each.spans))
+        for each in state_texts(candidate, run)
+    ]
 
 
 def tradeoff_lines(
@@ -148,8 +146,8 @@ def tradeoff_lines(
 def _mark(ranked: RankedCandidate, is_chosen: bool) -> tuple[str, tuple[str, str]]:
     if is_chosen:
         return "selected", (CHOSEN, "strong")
-    if ranked.outcome == "pick":
+    if ranked.picked:
         return "pick", (PICK, "strong good")
-    if ranked.exceeds_limit:
+    if ranked.above:
         return "above its limit", (BEYOND, "error")
     return "within its limit", (WITHIN, "dim")

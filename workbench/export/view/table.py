@@ -20,21 +20,17 @@ Cell = Text | Sequence[Text] | Callable[[int], Text]
 
 @dataclass(frozen=True)
 class Column:
-    """A column.  Rank 0 always stays; others disappear, empty ones first, then the highest rank.
-
-    A column has a width between `minimum` and its natural one: lower ranks get cells first, within
-    a rank the narrowest, and `patient` columns after all others.  Without a minimum, the shortest
-    text of each cell fits whole, since half a number is worse than none.  `names` share one form;
-    if it is too long, the `LAST` columns disappear, then names are cut in the middle.
-    """
+    """A column, whose width lies between `minimum` and its natural one, see `fit`."""
 
     key: str
     title: str
-    rank: int = 0
+    rank: int = 0  # 0 always stays; of the others empty ones disappear first, then the highest
+    # Cells.  Without it the shortest texts fit whole, since half a number is worse than none.
     minimum: int | None = None
     maximum: int = 80
     align: Literal["left", "right"] = "left"
-    patient: bool = False
+    patient: bool = False  # gets cells after all others; of these the lowest rank comes first
+    # Its texts share one form: if it is too long, `LAST` columns disappear, then texts are cut.
     names: bool = False
     bare: int = 0  # cells of a drawing's text alone, which stays when the drawing goes; 0: none
     head: Callable[[str, int], Text] | None = None  # draws the title for a width
@@ -225,12 +221,9 @@ def sorted_lines(lines: Sequence[Line], key: str, backwards: bool) -> list[Line]
     in both directions).  Lines stay below their heading."""
     at = next((number for number, line in enumerate(lines) if line.is_heading), None)
     if at is not None:
-        above, below = lines[:at], lines[at + 1 :]
-        return [
-            *sorted_lines(above, key, backwards),
-            lines[at],
-            *sorted_lines(below, key, backwards),
-        ]
+        parts = lines[:at], lines[at + 1 :]
+        above, below = (sorted_lines(part, key, backwards) for part in parts)
+        return [*above, lines[at], *below]
     keyed = [(_amount(line.cells.get(key)), line) for line in lines]
     known = [(found, line) for found, line in keyed if found is not None]
     ordered = sorted(known, key=lambda pair: pair[0], reverse=backwards)
@@ -250,16 +243,6 @@ def _amount(cell: Cell | None) -> tuple[bool, float, str] | None:
         return (True, 0.0, text.casefold()) if text else None
     value = float(found[1].replace(",", "")) * _TIMES.get(found[2] or "", 1.0)
     return False, 1 / value if value and _WORSE.search(text) else value, text
-
-
-def plain_table(
-    header: Sequence[str | Column],
-    rows: Iterable[Sequence[str]],
-    right: Collection[int] = (),
-    width: int = UNLIMITED,
-) -> list[Text]:
-    """The table of `plain_cells`, without a header if all titles are empty."""
-    return table_lines(*plain_cells(header, rows, right), width)[not any(header) :]
 
 
 def plain_cells(

@@ -15,15 +15,16 @@ from .derived import RunView, row_title
 from .spans import Span, Text
 from .table import UNLIMITED, Cell, Column, Line, texts_of
 from .words import (
+    case_text,
     choice_word,
     confidence_text,
     device_tone,
     here_text,
     largest_texts,
     marked,
-    name_texts,
     pick_texts,
     state_texts,
+    with_short,
 )
 
 NARROW, ROOMY = 72, 100
@@ -45,17 +46,16 @@ def has_gpu(rows: Iterable[Row]) -> bool:
 def advisor_columns(rows: Collection[Row], width: int = UNLIMITED) -> list[Column]:
     """The columns for these rows; models have no usual advice, and plain runs no verdict."""
     has_advice = not rows or any(row.plan.textbook for row in rows)
-    columns = [c for c in _ADVISOR_COLUMNS if has_advice or c.key != "textbook"]
-    short = width < ROOMY
+    (scenario, *others), titles = _ADVISOR_COLUMNS, dict[str, str]()
+    if width < ROOMY:  # short names, in all rows
+        scenario = replace(scenario, minimum=14 if width < NARROW else 18, names=True)
+        titles["confidence"] = "Conf."
+    elif not (has_advice or has_gpu(rows)):  # a model's gain has a line of its own
+        titles["ratio"] = "Lead over next"
     if rows and not any(row.plan.owes_verdict for row in rows):
-        columns = [columns[0], Column("ratio", "Result")]
-    elif not (has_advice or short or has_gpu(rows)):  # a model's gain has a line of its own
-        columns = [replace(c, title="Lead over next") if c.key == "ratio" else c for c in columns]
-    if short:  # short names, in all rows
-        least = 14 if width < NARROW else 18
-        scenario, *others = columns
-        columns = [replace(scenario, minimum=least, names=True), *others]
-    return [replace(c, title="Conf.") if short and c.key == "confidence" else c for c in columns]
+        return [scenario, Column("ratio", "Result")]
+    shown = [c for c in others if has_advice or c.key != "textbook"]
+    return [scenario, *(replace(c, title=titles.get(c.key, c.title)) for c in shown)]
 
 
 def advisor_line(
@@ -92,13 +92,13 @@ def _lead_cells(verdict: Verdict, run: RunView, *, gpu: bool) -> dict[str, Cell]
     (value, bounds), device_ratio = verdict.lead, verdict.device_ratio
     names = verdict.pick, verdict.runner_up
     names = names if device_ratio is None else (verdict.best_cpu, verdict.best_gpu)
-    pair = [found for name in names if (found := run.report.candidates.get(name or ""))]
+    pair = [run.report.candidates.get(name or "") for name in names]
     if gpu and verdict.no_gpu:
         return {"ratio": Text.of(("no GPU", "dim"))}
     if value is None:
         alone = "alone" if verdict.pick is not None and verdict.runner_up is None else "-"
         return {"ratio": Text.of((alone, "dim"))}
-    if len(pair) == 2 and is_vague(*pair):
+    if is_vague(*pair):
         return {"ratio": Text.of((VARIES, "dim"))}
     leader = ""
     if device_ratio is not None and verdict.choice not in ("cpu", "gpu"):
@@ -138,7 +138,7 @@ def _fastest_texts(row: Row, run: RunView) -> list[Text]:
     if best is None:
         return _largest_batch(row, run) or [Text.of(("nothing measured", "dim"))]
     word = "fastest: " if sum(bool(c.blocks) for c in row.candidates) > 1 else "measured: "
-    return [Text.of((word, "dim"), name) for name in name_texts(best.case.id, run)]
+    return [Text.of((word, "dim"), name) for name in with_short(case_text(best.case.id, run))]
 
 
 def _largest_batch(row: Row, run: RunView) -> list[Text]:
@@ -148,7 +148,7 @@ def _largest_batch(row: Row, run: RunView) -> list[Text]:
     if most is None:
         return []
     said = f"largest {largest_texts(most)[-1]}: "
-    return [Text.of((said, "dim"), name) for name in name_texts(most.case, run)]
+    return [Text.of((said, "dim"), name) for name in with_short(case_text(most.case, run))]
 
 
 OBJECTIVE_TITLES = {"latency_p99": "p99", "time_to_result": "To result"}
@@ -235,7 +235,7 @@ def candidate_line(candidate: Candidate, row: Row, run: RunView, mark: Span | No
     if row.picks(candidate) and candidate.state == "ok":
         states = marked(["pick"], "strong good", candidate, run)
     cells: dict[str, Cell] = {
-        "candidate": name_texts(candidate.case.id, run),
+        "candidate": with_short(case_text(candidate.case.id, run)),
         "state": states,
         "accuracy": Text.of(accuracy_text(candidate)),
         "mark": Text.of(mark or ""),

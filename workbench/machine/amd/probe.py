@@ -105,7 +105,6 @@ def samples(indices: Sequence[int], *, every_s: float) -> Iterator[GpuSample]:
 
 
 def main(arguments: list[str]) -> None:
-    """Answer the question that the arguments ask."""
     topic, *further = arguments
     if topic == "cards":
         answer([cards()])

@@ -113,12 +113,13 @@ class DisturbanceMonitor:
         return [name for name in busiest if used_s[name] >= least_s]
 
     def _read(self) -> _Counters:
+        vmstat = read_text(self._root / "proc/vmstat")  # psutil prints a warning if it is missing
         return _Counters(
             at_s=time.monotonic(),
             own_s=_cpu_seconds(self._own()),
             core_times=core_times(self._allowed),
             quota=self._quota(),
-            swapped_pages=parse_swapped(read_text(self._root / "proc/vmstat")),
+            swapped_pages=stat_value(vmstat, "pswpin") + stat_value(vmstat, "pswpout"),
             thermal_events=self._thermal_events(),
         )
 
@@ -156,11 +157,6 @@ def _programs() -> dict[int, tuple[str, float]]:
         if name and times is not None:
             programs[process.pid] = (name, times.user + times.system)
     return programs
-
-
-def parse_swapped(text: str) -> int:
-    """Pages moved to or from swap; psutil would print a warning if /proc/vmstat is missing."""
-    return stat_value(text, "pswpin") + stat_value(text, "pswpout")
 
 
 def _passed(before: _Counters, now: _Counters) -> Iterator[tuple[float, float]]:

@@ -45,10 +45,7 @@ def caches(root: Path, cpus: set[int]) -> list[Cache]:
                 counts[level, kind, size] += 1
             sharing = cpulist(read_text(folder / "shared_cpu_list"))
             covered.setdefault(folder.name, set()).update(sharing or {cpu})
-    return [
-        Cache(level=level, kind=kind, size_bytes=size, instances=count)
-        for (level, kind, size), count in sorted(counts.items())
-    ]
+    return [Cache(*key, instances=count) for key, count in sorted(counts.items())]
 
 
 def parse_size(text: str) -> int | None:

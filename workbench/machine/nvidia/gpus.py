@@ -121,14 +121,12 @@ def as_detected(readings: Iterable[GpuReading], gpus: Iterable[Gpu]) -> list[Gpu
             wrong[gpu.index] = dict.fromkeys(of_whole, _WHOLE_GPU_ONLY)
         elif gpu.unavailable.get("memory_used_bytes") == _DISCRETE:
             wrong[gpu.index] = {"memory_used_bytes": _DISCRETE}
-    return [
-        msgspec.structs.replace(
-            each, **dict.fromkeys(reasons), unavailable={**each.unavailable, **reasons}
-        )
-        if (reasons := wrong.get(each.index))
-        else each
-        for each in readings
-    ]
+    found = []
+    for each in readings:
+        reasons = wrong.get(each.index, {})
+        why = {**each.unavailable, **reasons}
+        found.append(msgspec.structs.replace(each, **dict.fromkeys(reasons), unavailable=why))
+    return found
 
 
 def _without_cuda(gpu: Gpu, cuda: CudaAnswer, visible_devices: str | None) -> Gpu:

@@ -55,7 +55,7 @@ def survey() -> Iterator[NvmlHeader | Gpu]:
 
 def _with_hint(failure: Failure) -> str:
     reason = error_reason("NVML", failure.code) if failure.code else Reason("", failure.text)
-    return f"{reason.message}; {reason.hint}" if reason.hint else reason.message
+    return reason.one_line
 
 
 class Links(msgspec.Struct, frozen=True):

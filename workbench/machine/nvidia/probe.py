@@ -21,7 +21,6 @@ _ALONE_S = 120
 
 
 def main(arguments: list[str]) -> None:
-    """Answer the question in the arguments."""
     topic, *further = arguments
     if topic == "nvml":
         answer(nvml.survey())
