@@ -41,16 +41,15 @@ RaceRow = Callable[[RowPlan, float], None]  # the float: the end, on the run's c
 
 def search_crossovers(rows: Sequence[RowPlan], context: RunContext, race: RaceRow) -> None:
     """Search the rows that have a size and a verdict with a pick, until the time is spent."""
-    sized = [(row, row.scenario.size) for row in rows if row.scenario.size is not None]
     raced = context.report.rows
-    open_ = [pair for pair in sized if raced[pair[0].scenario.id].picked is not None]
-    for position, (row, size) in enumerate(open_):
+    picked = [row for row in rows if row.scenario.size and raced[row.scenario.id].picked]
+    for position, row in enumerate(picked):
         left_s = context.left_s
         if left_s < LEAST_S:
             return
         try:
-            until_s = context.now() + left_s / (len(open_) - position)
-            CrossoverSearch(row, size, until_s, context, race).run()
+            until_s = context.now() + left_s / (len(picked) - position)
+            CrossoverSearch(row, until_s, context, race).run()
         except (WorkloadError, ArithmeticError, ValueError) as error:
             name = row.scenario.id
             text = f"the search for the crossover of {name} ended early: {error}"
@@ -61,12 +60,11 @@ def search_crossovers(rows: Sequence[RowPlan], context: RunContext, race: RaceRo
 class CrossoverSearch:
     """The search over the size of one row, until a time on the run's clock."""
 
-    def __init__(
-        self, row: RowPlan, size: Size, until_s: float, context: RunContext, race: RaceRow
-    ) -> None:
-        self._row, self._size, self._until_s = row, size, until_s
-        self._context, self._race = context, race
-        scenario = row.scenario
+    def __init__(self, row: RowPlan, until_s: float, context: RunContext, race: RaceRow) -> None:
+        self._row, self._until_s, self._context, self._race = row, until_s, context, race
+        scenario, size = row.scenario, row.scenario.size
+        assert size is not None  # only such rows are searched
+        self._size = size
         own = scenario.batch if size.name == "batch" else scenario.params[size.name]
         assert isinstance(own, (int, float))  # sizes are numbers
         self._whole = isinstance(own, int)  # the size takes whole numbers only

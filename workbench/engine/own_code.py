@@ -127,12 +127,10 @@ class OwnCode:
 
     def _planned(self, space: Space, load_s: float) -> list[RowPlan]:
         """The rows that have candidates; UsageError without any."""
-        sources = self._sources(space, load_s)
-        found = [(source, source.start()) for source in sources]
         rows = [
-            replace(self.plan, scenario=each.scenario, cases=cases, source=each)
-            for each, cases in found
-            if cases  # code exported for one batch has no further row
+            replace(self.plan, scenario=source.scenario, cases=cases, source=source)
+            for source in self._sources(space, load_s)
+            if (cases := source.start())  # code exported for one batch has no further row
         ]
         if not rows:
             why = self._exports.left_out.items() if self._exports else ()

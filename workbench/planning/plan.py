@@ -15,7 +15,7 @@ class CandidateSource(ABC):
     """Proposes further candidates during a race, by default none, and has the files of each."""
 
     extra: Collection[str] = ()  # ids of cases whose absence leaves no gap in the evidence
-    follows: bool = False  # its row races after those that do not
+    follows: bool = False  # whether its row races after all others
 
     @abstractmethod
     def files(self, case: Case) -> Mapping[str, str]:

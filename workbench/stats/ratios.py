@@ -35,7 +35,7 @@ class Rounds(dict[int, float]):
     # Run-to-run standard deviation of the logarithm of a part that was measured once for all
     # rounds, such as a start-up; more rounds do not narrow it.
     spread: float = 0.0
-    shared: float = 0.0  # the part of it that all candidates of one `origin` have, as an import
+    shared: float = 0.0  # the part of it that candidates of one `origin` share, such as an import
     origin: object = None
     blocks: Mapping[int, Sequence[float]] | None = None  # samples, if 99th percentiles count
     _tail: tuple[object, Tail | None] = (None, None)
