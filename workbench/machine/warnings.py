@@ -239,9 +239,10 @@ def _cores(machine: Machine) -> Iterator[Warning]:
     if cpu.effective_cores >= cpu.logical_cores:
         return
     limit = next(limit for limit in cpu.limits if limit.name == cpu.limited_by)
+    be = "is" if cpu.effective_cores == 1 else "are"
     yield Warning(
         "fewer_cores",
-        f"{cpu.effective_cores} of {cpu.logical_cores} cores are usable:"
+        f"{cpu.effective_cores} of {cpu.logical_cores} cores {be} usable:"
         f" {limit.name} allows {limit.cores:g} ({limit.source})",
         "raise the limit to measure all cores; these results hold for "
         + units.counted(cpu.effective_cores, "core"),
