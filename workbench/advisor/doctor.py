@@ -97,7 +97,7 @@ def _from(
 
 def _host(machine: Machine, warnings: Sequence[Warning]) -> Iterator[Check]:
     cpu, memory = machine.cpu, machine.memory
-    cores = f"{cpu.effective_cores} of {cpu.logical_cores} cores"
+    cores = f"{cpu.effective_cores} of {units.counted(cpu.logical_cores, 'core')}"
     yield from _from(warnings, "fewer_cores", name="cores", otherwise=cores)
     free = f"{units.size(memory.available_bytes)} of {units.size(memory.usable_bytes)} free"
     if memory.available_bytes < LEAST_FREE * memory.usable_bytes:

@@ -4,7 +4,7 @@ from ..planning.plan import RowPlan
 from ..records import events as ev
 from .context import RunContext, Share
 
-ROOM_SHARE = 0.5  # most of the run's extension that one further candidate may take
+ROOM_SHARE = 0.5  # most of the run's extension that one row may take while others wait
 LEAST_EXTENSION_S = 1.0  # for rounds; less would settle nothing
 
 

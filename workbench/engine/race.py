@@ -163,14 +163,12 @@ class Race:
         return len(self._active) > before
 
     def _make_room(self, case: Case) -> None:
-        """Lengthen the row for a candidate that its time is too short to prepare: by at most half
-        of the extension, or all of it for the first candidate."""
+        """Lengthen the row for a candidate that its time is too short to prepare."""
         round_s = max(0.0, self._budget.first_round_s(self._active))
         need_s = round_s + self.preparation.expected_s(case)
         more_s = need_s - self._share.left_s
         lacks_time = self._share.left_s <= round_s or self._share.left_to_all_s < need_s
-        most_s = self._extra.spare_s(ROOM_SHARE if self._active else 1.0)
-        if lacks_time and 0 < more_s <= most_s:
+        if lacks_time and 0 < more_s <= self._extra.spare_s(ROOM_SHARE):
             self._extra.take(more_s)
 
     def _fit_first_round(self) -> None:

@@ -231,7 +231,8 @@ def _cores(machine: Machine) -> Iterator[Warning]:
     if cpu.effective_cores >= cpu.logical_cores:
         return
     limit = next(limit for limit in cpu.limits if limit.name == cpu.limited_by)
-    cores = f"{cpu.effective_cores} of {cpu.logical_cores} cores are usable"
+    be = "is" if cpu.effective_cores == 1 else "are"
+    cores = f"{cpu.effective_cores} of {cpu.logical_cores} cores {be} usable"
     text = f"{cores}: {limit.name} allows {limit.cores:g} ({limit.source})"
     counted = units.counted(cpu.effective_cores, "core")
     remedy = f"raise the limit to measure all cores; these results hold for {counted}"

@@ -126,6 +126,12 @@ def test_other_programs_are_a_warning_with_the_cores_they_used(
     assert f"{cores} of 2 cores" in found[code]
 
 
+def test_one_core_is_no_cores(calm: Path, monkeypatch) -> None:
+    monkeypatch.setattr(DisturbanceMonitor, "_foreign_cores", lambda self, now: 0.5)
+    monkeypatch.setattr(disturbance, "allowed_cores", lambda: [0])
+    assert after(calm, {}, cores=1) == {"busy_machine": "other processes used 0.5 of 1 core"}
+
+
 def test_the_programs_that_took_most_of_it_are_named(calm: Path, monkeypatch) -> None:
     monkeypatch.setattr(DisturbanceMonitor, "_foreign_cores", lambda self, now: 2.0)
 

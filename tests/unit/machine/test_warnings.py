@@ -143,7 +143,9 @@ def test_a_gpu_that_cannot_be_read() -> None:
 def test_fewer_cores_name_their_limit() -> None:
     found = hardware_warnings(machine(cores=2), torch("CPU build"))
     message = only(found, "fewer_cores").message
-    assert "2 of 8" in message and "2.5" in message and "cpu.max" in message
+    assert "2 of 8 cores are" in message and "2.5" in message and "cpu.max" in message
+    found = hardware_warnings(machine(cores=1), torch("CPU build"))
+    assert "1 of 8 cores is usable" in only(found, "fewer_cores").message
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def cpu(found: records.Cpu) -> list[Fact]:
     clock = f", up to {found.max_frequency_mhz / 1000:.2f} GHz" if found.max_frequency_mhz else ""
     limited = found.effective_cores < found.logical_cores
     why = f", limited by {found.limited_by}" if limited else ""
-    cores = f"{found.effective_cores} of {found.logical_cores} cores"
+    cores = f"{found.effective_cores} of {units.counted(found.logical_cores, 'core')}"
     counts = (
         (found.sockets, "socket" if found.sockets == 1 else "sockets"),
         (found.physical_cores, "physical"),

@@ -19,6 +19,7 @@ import psutil
 from ...process.cores import allowed_cores
 from ...records.reason import OVERLOADED_MACHINE, Warning
 from ...text.sanitize import shown
+from ...text.units import counted
 from .cgroup import groups, stat_value
 from .readings import busy_s, core_times, total_s
 from .sysfs import read_int, read_text
@@ -95,7 +96,8 @@ class DisturbanceMonitor:
         if foreign_cores >= NOTICEABLE and free < self._cores:  # too few left for our candidates
             busiest = " and ".join(self._busiest(foreign_cores, now))
             which = f" (mostly {busiest})" if busiest else ""
-            used = f"other processes used {foreign_cores:.1f} of {len(self._allowed)} cores"
+            allowed = counted(len(self._allowed), "core")
+            used = f"other processes used {foreign_cores:.1f} of {allowed}"
             is_overloaded = foreign_cores > OVERLOADED * len(self._allowed)
             code = OVERLOADED_MACHINE if is_overloaded else "busy_machine"
             yield code, used + which, "stop them and rerun"
