@@ -107,7 +107,10 @@ def _write(
             "external_data": size > LARGEST_BYTES,
             "optimize": True,
         }
-    flat = _flat(module, example)
+    is_jit = isinstance(module, torch.jit.ScriptModule) and not example.kwargs
+    # A trace cannot call a module of torch.jit, but has no need to: its graph is there.
+    is_direct = traced and is_jit and all(isinstance(x, torch.Tensor) for x in example.args)
+    flat = module if is_direct else _flat(module, example)
     how |= {"input_names": names, "output_names": _outputs(reference)}
     with torch.no_grad(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -107,6 +107,21 @@ def test_a_batch_of_one_stays_open(code: Code, module: Any, shape: tuple[int, ..
     assert run(made, {"input_0": net.example(3).args[0]})[0].shape[0] == 3
 
 
+class Branching(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.sum() > 0:
+            return x * 2
+        return x - 1
+
+
+def test_a_module_of_torch_jit_keeps_its_branches(code: Code) -> None:
+    net = Subject(torch.jit.script(Branching()), torch.ones(2, 3))
+    made = exported(code, net, 2, resizes=True)
+    for rows in (torch.ones(4, 3), -torch.ones(4, 3)):
+        (found,) = run(made, {"input_0": rows})
+        assert found.tolist() == net.copy()(rows).tolist()
+
+
 def test_what_tracing_lacks_torch_export_has(code: Code) -> None:
     edges = torch.tensor([[0, 1, 2], [2, 2, 0]])
     made = exported(code, Subject(Messages(), torch.randn(3, 4), edges), None)
