@@ -94,7 +94,7 @@ class Called:
         if torch._C._functorch.maybe_current_level() is not None:
             self.transformed = True
             return
-        self._circumstances.update(circumstances(called, self._modal))
+        self._circumstances.update(circumstances(called, () if follows else self._modal))
         self._latest, self.awaiting = (shapes := _shapes(example)), None
         self.counts[shapes] += 1
         ahead = self.counts[shapes] - self.counts[self._kept]

@@ -58,7 +58,7 @@ class Training(FedTraining):
             self.network = self.forward = self.laid_out(training_mode(subject.on(self.device)))
             synchronize(self.device)
         with setup.phase("build"):
-            self.parts = TrainingParts(subject)
+            self.parts = TrainingParts(subject).at(self.device)
             self.waits = self.scaler.is_enabled() or self.parts.data is not None
             self.optimiser = self.parts.optimiser(self.network, fused="fused" in self.modes)
             self.workers = int(case.tuning.get("workers", 0))
@@ -130,7 +130,8 @@ def computed(parts: TrainingParts, batch: Any, seed: int) -> tuple[bool, Referen
 
         torch.manual_seed(drawn)
         with untouched(module.double() if double else module, frozen=frozen):
-            loss = parts.loss_on(module, mapped(batch, fresh))
+            here = parts.at(parts.subject.code.home, double=double)
+            loss = here.loss_on(module, mapped(batch, fresh))
             loss.backward()
             return as_outputs(loss.item(), [each.cpu().numpy() for each in gradients(module)])
 

@@ -70,6 +70,15 @@ class TrainingParts:
         self._names = None if inspect.Parameter.VAR_KEYWORD in kinds else set(taken)
         self._most = None if any_number in kinds else sum(kind < any_number for kind in kinds)
 
+    def at(self, device: Any, *, double: bool = False) -> "TrainingParts":
+        """The same, with the tensors that a loss of torch holds, such as weights of classes, on
+        this device."""
+        made = copy.copy(self)
+        if isinstance(made.loss, torch.nn.Module):
+            made.loss = copy.deepcopy(made.loss).to(device)
+            made.loss = made.loss.double() if double else made.loss
+        return made
+
     def _called_once(self, loader: Any) -> Any:
         """The DataLoader of a function that takes only some of the settings."""
         from torch.utils.data import DataLoader

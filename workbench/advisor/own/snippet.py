@@ -205,6 +205,8 @@ def _training(facts: CodeFacts, case: Case, setup: list[str], call: str) -> Line
         settings["num_workers"] = case.tuning["workers"]
         settings["pin_memory"] = bool(case.tuning.get("pin"))
         setup.append(f"loading = {settings}  # DataLoader(dataset, **loading)")
+    if facts.loss and device != "cpu":  # it may hold weights of classes
+        setup.append(f'loss = loss.to({case.device!r}) if hasattr(loss, "to") else loss')
     if _takes_batch(facts) and device != "cpu":
         moved = MOVED.format(how=repr(case.device), fits=ON_DEVICE)
         setup += [*moved.splitlines(), "batch = moved(batch)"]

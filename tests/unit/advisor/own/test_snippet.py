@@ -206,6 +206,7 @@ def test_a_batch_goes_to_the_gpu_where_the_loss_takes_it() -> None:
     assert there.kind is Graph
     assert not graph.nodes.is_meta, "the caller's own stays"
     assert "batch = moved(batch)" in text
+    assert "loss = loss.to('cuda:0') if hasattr(loss, \"to\") else loss" in text
     assert "batch = moved" not in snippet(facts(loss="output"), picked, TRAINING)
 
 

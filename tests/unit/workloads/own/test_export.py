@@ -107,6 +107,35 @@ def test_a_batch_of_one_stays_open(code: Code, module: Any, shape: tuple[int, ..
     assert run(made, {"input_0": net.example(3).args[0]})[0].shape[0] == 3
 
 
+class Branching(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.sum() > 0:
+            return x * 2
+        return x - 1
+
+
+def test_a_module_of_torch_jit_keeps_its_branches(code: Code) -> None:
+    net = Subject(torch.jit.script(Branching()), torch.ones(2, 3))
+    made = exported(code, net, 2, resizes=True)
+    for rows in (torch.ones(4, 3), -torch.ones(4, 3)):
+        (found,) = run(made, {"input_0": rows})
+        assert found.tolist() == net.copy()(rows).tolist()
+
+
+class Sampling(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x + torch.randn_like(x), x * 2
+
+
+def test_an_output_that_differs_each_time_does_not_count(code: Code) -> None:
+    net = Subject(Sampling(), torch.ones(2, 3))
+    found = [each.numpy() for each in net.copy()(torch.ones(2, 3))]
+    right, loose = (Reference(["0", "1"], found, [1.0, x], "eager") for x in (0.0, 1.0))
+    assert export.export(code, net, 2, right, resizes=False)["inputs"] == ["input_0"]
+    with fails_with("not_exported", "eager differs too much from itself"):
+        export.export(code, net, 2, loose, resizes=False)
+
+
 def test_what_tracing_lacks_torch_export_has(code: Code) -> None:
     edges = torch.tensor([[0, 1, 2], [2, 2, 0]])
     made = exported(code, Subject(Messages(), torch.randn(3, 4), edges), None)

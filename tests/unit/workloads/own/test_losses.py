@@ -352,6 +352,14 @@ def test_the_inputs_of_a_training_are_those_of_its_most_frequent_step() -> None:
     assert torch.equal(ran.modules[0].example.tensors()["0"], torch.ones(4, 3) * 2)
 
 
+def test_training_mode_is_no_difference_from_a_training_that_races() -> None:
+    net = nn.Sequential(nn.Linear(5, 6), nn.Dropout())
+    for ran, noted in ((Run(follows=True), 0), (Run(), 1)):
+        with ran.watched(60.0):
+            net(torch.ones(4, 5)).sum().backward()
+        assert len(ran.modules[0].notes) == noted
+
+
 class Counting(TorchFunctionMode):
     """A mode of the script's own."""
 

@@ -187,6 +187,16 @@ def test_a_loss_of_torch_gets_the_target(loss: Any, tmp_path: Path) -> None:
     assert "return the target too" in (caught.value.hint or "")
 
 
+def test_the_weights_of_classes_in_a_loss_follow_the_module(tmp_path: Path) -> None:
+    loss = nn.CrossEntropyLoss(weight=torch.tensor([0.5, 2.0]))
+    one = supervised(loss=loss)
+    checked = task_of(one, tmp_path).check()
+    assert "float64" in checked.reference
+    assert TrainingParts(one).at(torch.device("meta")).loss.weight.is_meta
+    assert loss.weight.tolist() == [0.5, 2.0], "the user's own stays"
+    assert loss.weight.dtype == torch.float32
+
+
 class Packaged(nn.Module):
     """A loss as MONAI and others have them."""
 
