@@ -23,9 +23,12 @@ class OutputAccuracy:
     """The accuracy of one output of a model over all checked samples, against the original."""
 
     name: str
-    relative_error: float  # Euclidean norm of the difference over that of the original's output
+    # Euclidean norm of the difference over that of the original's output; of labels the share that
+    # differs.
+    relative_error: float
     cosine: float | None  # cosine of the angle between the two; None if either is all zeros
-    top1_agreement: float | None  # share of rows whose largest entry stays; None without classes
+    # Share of labels that stay, or of rows by their largest entry; None without classes.
+    top1_agreement: float | None
     worst_sample: int
     worst_error: float  # relative error of that sample
 

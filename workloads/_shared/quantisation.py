@@ -2,9 +2,10 @@
 
 import platform
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from functools import partial
+from graphlib import TopologicalSorter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -188,13 +189,26 @@ def halved(model: bytes) -> bytes:
 
 
 def in_order(model: Any) -> bytes:
-    """`model` serialised with each node after those it reads from, since the tools append nodes.  A
-    model with subgraphs stays as it is: their sorting does not see what a subgraph reads, and ONNX
-    Runtime loads either order."""
-    attributes = (attribute for node in model.graph.node for attribute in node.attribute)
-    if not any(attribute.HasField("g") for attribute in attributes):
-        quantization.onnx_model.ONNXModel(model).topological_sort()
+    """`model` serialised with each node after those it reads from, since the tools append nodes."""
+    nodes = list(model.graph.node)
+    makers = {name: place for place, node in enumerate(nodes) for name in node.output if name}
+    needs = {
+        n: {makers[name] for name in _read(node) if name in makers} for n, node in enumerate(nodes)
+    }
+    del model.graph.node[:]
+    model.graph.node.extend(nodes[place] for place in TopologicalSorter(needs).static_order())
     return bytes(model.SerializeToString())
+
+
+def _read(node: Any) -> Iterator[str]:
+    """The names of the tensors that `node` reads, by itself or in its subgraphs."""
+    yield from node.input
+    for attribute in node.attribute:
+        for inner in (
+            *attribute.g.node,
+            *(each for body in attribute.graphs for each in body.node),
+        ):
+            yield from _read(inner)
 
 
 def _require_quantised(model: bytes, method: str) -> None:

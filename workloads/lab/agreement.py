@@ -48,14 +48,15 @@ def compare(names: Sequence[str], answers: Samples, references: Samples) -> list
         both = zip(answers, references, strict=True)
         pairs = [(np.asarray(one[place]), np.asarray(other[place])) for one, other in both]
         parts = np.array([sums(*pair, name) for pair in pairs])
-        errors = [_relative(off, whole) for off, whole, *_ in parts]
+        labels = holds_labels(pairs[0][1])
+        errors = [_relative(off, whole, labels=labels) for off, whole, *_ in parts]
         off, whole, length, product = parts.sum(axis=0).tolist()
         scale = math.sqrt(whole * length)
         worst = int(np.argmax(errors))
         found.append(
             OutputAccuracy(
                 name=name,
-                relative_error=_relative(off, whole),
+                relative_error=_relative(off, whole, labels=labels),
                 cosine=product / scale if scale > 0 else None,
                 top1_agreement=_top1(pairs),
                 worst_sample=worst,
@@ -78,14 +79,18 @@ def summary(outputs: Sequence[OutputAccuracy], metric: str) -> float:
 
 
 def differing(answer: Array, reference: Array) -> float:
-    """The share of rows whose largest entry changes; 0 without rows, as where nothing is found."""
+    """The share of labels that change, or of rows by their largest entry; 0 without any, as where
+    nothing is found."""
     if not reference.size:
         return 0.0
+    if holds_labels(reference):
+        return float(np.mean(answer != reference))
     return float(np.mean(np.argmax(answer, axis=-1) != np.argmax(reference, axis=-1)))
 
 
 def has_classes(reference: Array) -> bool:
-    return reference.ndim >= 1 and reference.shape[-1] >= 2 and reference.dtype.kind == "f"
+    has_rows = reference.ndim >= 1 and reference.shape[-1] >= 2 and reference.dtype.kind == "f"
+    return has_rows or holds_labels(reference)
 
 
 def holds_labels(reference: Array) -> bool:
@@ -127,13 +132,15 @@ def _sums(answer: Array, reference: Array, name: str) -> list[float]:
     return [float(one @ other) for one, other in pairs]
 
 
-def _relative(off: float, whole: float) -> float:
-    """The relative error by the squared norms of the difference and of the reference."""
-    return math.sqrt(off / whole) if whole else float(off > 0)
+def _relative(off: float, whole: float, *, labels: bool) -> float:
+    """The relative error by the squared norms of the difference and of the reference; of labels the
+    share that differs."""
+    share = off / whole if whole else float(off > 0)
+    return share if labels else math.sqrt(share)
 
 
 def _top1(pairs: Sequence[tuple[Array, Array]]) -> float | None:
-    """The share of rows along the last axis with the same largest entry; None without classes."""
+    """The share of labels, or of rows by their largest entry, that stay; None without classes."""
     if not all(has_classes(reference) for _, reference in pairs):
         return None
     return 1.0 - float(np.mean([differing(*pair) for pair in pairs]))

@@ -20,11 +20,9 @@ FEWEST = 40  # inputs from which on the bound of a relative error holds where er
 
 def fewest(metric: str, limit: float, chance: float = CHECK, *, labels: bool = False) -> int | None:
     """The number of inputs from which on a bound can meet `limit`; None: no number can.  `labels`:
-    an output holds labels, so that its relative error is the root of a share."""
-    if metric == "relative_error":
-        if not labels:
-            return FEWEST
-        limit **= 2
+    an output holds labels, so that its error is a share."""
+    if metric == "relative_error" and not labels:
+        return FEWEST
     if limit <= 0:
         return None
     return max(FEWEST, 1 if limit >= 1 else math.ceil(math.log(chance) / math.log1p(-limit)))
@@ -48,7 +46,7 @@ def upper(answers: Samples, references: Samples, metric: str, chance: float) -> 
             # Even if no label was wrong, a share of unseen ones may be.
             parts = [agreement.sums(*pair)[:2] for pair in pairs]
             wrong = math.ceil(sum(off / (whole or 1.0) for off, whole in parts) - 1e-9)
-            worst = max(worst, math.sqrt(_binomial(wrong, len(pairs), chance)))
+            worst = max(worst, _binomial(wrong, len(pairs), chance))
         elif metric == "relative_error":
             off, whole, *_ = np.array([agreement.sums(*pair) for pair in pairs]).T
             worst = max(worst, _ratio(off, whole, chance))

@@ -7,12 +7,14 @@ load or does not agree is undone, and the next continues from the last good mode
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from workbench.contract import WorkloadError
 from workbench.worker.libraries import onnx
+from workbench.worker.session_options import UNOPTIMISED
 
 from .._shared import quantisation
 from .._shared.session import cpu_session
@@ -83,6 +85,7 @@ def _simplified(model: Any) -> Any:
         changed.graph.input.remove(port)
     changed.ir_version = max(4, changed.ir_version)  # below 4, every initialiser is an input too
     _rename(changed)
+    _complete_types(changed)
     return changed
 
 
@@ -97,6 +100,22 @@ def _rename(model: Any) -> None:
     for node in graph.nodes(model):
         for names in (node.input, node.output):
             names[:] = [new.get(name, name) for name in names]
+
+
+def _complete_types(model: Any) -> None:
+    """Add the types that ONNX Runtime knows, since ONNX stops at operators of other domains."""
+    ports = (*model.graph.input, *model.graph.output, *model.graph.value_info)
+    made = (name for node in model.graph.node for name in node.output if name)
+    unknown = set(made) - {port.name for port in ports}
+    if not unknown:
+        return
+    wide = deepcopy(model)
+    wide.graph.output.extend(onnx.ValueInfoProto(name=name) for name in unknown)
+    for port in cpu_session(wide.SerializeToString(), UNOPTIMISED).get_outputs():
+        if port.name in unknown and port.type == "tensor(float)":
+            shape = port.shape or None  # [] may also stand for an unknown rank
+            typed = onnx.helper.make_tensor_value_info(port.name, onnx.TensorProto.FLOAT, shape)
+            model.graph.value_info.append(typed)
 
 
 def _name_nodes(model: Any) -> None:

@@ -52,6 +52,8 @@ def build(folder: Path, recipe: Recipe) -> dict[str, Any]:
         else:
             if recipe.method == "dynamic":
                 types = [*DYNAMIC, *(["Conv"] if recipe.scope == "all" else [])]
+                if any(n.op_type == "Attention" and not n.domain for n in model.graph.node):
+                    types.remove("Attention")  # ONNX's own, which the quantiser takes for another
                 inside = any(product.inside for product in products.kept(folder))
                 made = quantisation.dynamic(folder / PREPARED, recipe, types, EnableSubgraph=inside)
             else:

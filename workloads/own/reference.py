@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from workbench.contract import Accuracy, OutputAccuracy, WorkloadError, kind_of
+from workbench.contract import Accuracy, WorkloadError, kind_of
 from workbench.worker.code import Code
 from workbench.worker.libraries import Array, np, torch
 
@@ -69,8 +69,7 @@ class Reference:
             off = f"{max(self.floors):.0%}"
             why = f"not checked: eager differs from itself, or from float64, by {off}"
             return Accuracy.uncompared(why)
-        shares = list(map(share, found, self.outputs))
-        pairs = [(shares[n], self._limit(code, precision, n)) for n in steady]
+        pairs = [(found[n].relative_error, self._limit(code, precision, n)) for n in steady]
         error, limit = max(pairs, key=lambda pair: pair[0] / pair[1])
         # Always passed: the advisor times what is over its limit once, and never picks it.
         return Accuracy("relative_error", error, self.source, limit, True, found)
@@ -172,16 +171,9 @@ def affords_float64(code: Code, call_s: float) -> bool:
 
 
 def errors(answers: Sequence[Array], references: Sequence[Array]) -> list[float]:
-    """The `share` of each output."""
+    """The relative error of each output; of labels the share that differs."""
     names = [str(place) for place in range(len(references))]
-    found = agreement.compare(names, [answers], [references])
-    return list(map(share, found, references))
-
-
-def share(found: OutputAccuracy, reference: Array) -> float:
-    """The relative error of an output; of labels the share that is wrong."""
-    error = found.relative_error
-    return error**2 if agreement.holds_labels(reference) else error
+    return [each.relative_error for each in agreement.compare(names, [answers], [references])]
 
 
 def _in_float64(

@@ -226,3 +226,11 @@ def test_a_candidate_that_cannot_be_compared_is_over_no_limit(code: str, word: s
     texts = state_texts(found.candidates[gpu.id], RunView(found))
     assert texts[0].plain.startswith(f"{word}: a GPU's memory is not compared")
     assert all(text.plain.split()[0] == word.split()[0] for text in texts)
+
+
+def test_a_file_has_the_whole_reason_of_a_failure() -> None:
+    broken = case("cpu-b")
+    built = events({case("cpu-a"): steady(1.0), broken: steady(2.0)})
+    reason = Reason("failed", " ".join(["shapes of MatMul do not fit"] * 10))
+    found = Report.of(changed(built, ev.CaseFinished, broken, status="failed", reason=reason))
+    assert f"failed: {reason.message}" in run_text(found)

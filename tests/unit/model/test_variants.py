@@ -191,6 +191,38 @@ def test_a_tensor_that_is_always_empty_stays_in_fp32(tmp_path: Path) -> None:
     assert build(tmp_path, STATIC)["coverage"] == 1.0
 
 
+@pytest.mark.parametrize("method", ["static", "dynamic"])
+def test_operators_of_other_domains_do_not_hide_the_types_behind_them(method, tmp_path) -> None:
+    graph = Graph()
+    scaling = {"offset": [0.0] * 16, "scale": [1.0] * 16}
+    x = graph.add("Scaler", "x", domain="ai.onnx.ml", **scaling)
+    x = graph.add("Relu", graph.add("MatMul", x, graph.weight(16, 16)))
+    model = graph.model(ROWS, graph.add("MatMul", x, graph.weight(16, 16)))
+    model.opset_import.append(onnx.helper.make_opsetid("ai.onnx.ml", 3))
+    facts = prepared(model, tmp_path, ROWS)
+    assert all(step["reason"] is None for step in facts["forms"])
+    assert build(tmp_path, Recipe("int8", method))["coverage"] == 1.0
+
+
+def test_attention_of_onnx_is_not_taken_for_that_of_onnx_runtime(tmp_path: Path) -> None:
+    graph = Graph()
+    parts = [graph.add("MatMul", "x", graph.weight(16, 16)) for _ in range(3)]
+    x = graph.add("Attention", *parts, q_num_heads=2, kv_num_heads=2)
+    prepared(graph.model(TOKENS, x, opset=23), tmp_path, TOKENS)
+    assert build(tmp_path, Recipe("int8", "dynamic"))["coverage"] == 1.0
+
+
+def test_the_nodes_of_a_model_with_a_branch_are_in_order(tmp_path: Path) -> None:
+    model = branching()
+    outside = onnx.helper.make_node("MatMul", [model.graph.output[0].name, "last"], ["y"])
+    model.graph.node.append(outside)
+    last = onnx.numpy_helper.from_array(np.ones((8, 4), np.float32), "last")
+    model.graph.initializer.append(last)
+    model.graph.output[0].name = "y"
+    prepared(model, tmp_path, (2, 16))
+    onnx.checker.check_model(build(tmp_path, STATIC)["file"])
+
+
 def test_the_ends_without_a_fold_are_those_of_the_other_inputs(tmp_path: Path) -> None:
     prepared(perceptron(), tmp_path, ROWS)
     rest = samples.read(tmp_path / samples.CALIBRATION)[1:3]  # 0 and 3 are the first fold

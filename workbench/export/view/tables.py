@@ -163,7 +163,7 @@ _RATE = Column("rate", "Rate", rank=4, align="right")
 MEDIAN = Column("median", "Median", rank=2, align="right")
 _N = Column("n", "n", rank=7, align="right")
 _CHECK = Column("accuracy", "Check / limit", rank=6, align="right")
-STATE = Column("state", "State", rank=1, patient=True, maximum=200)
+STATE = Column("state", "State", rank=1, patient=True, maximum=UNLIMITED)
 
 
 def counted_columns(row: Row) -> list[Column]:
