@@ -26,7 +26,7 @@ class ConfigError(Exception):
 
 KEYS = {
     "theme": "a theme of the screens (ctrl+p lists them)",
-    "budget": f"seconds of a run without --budget, --quick ..., from 1 to {LONGEST_S}",
+    "budget": f"seconds from 1 to {LONGEST_S}, for runs without --budget, --quick ...",
     "prices": "prices per hour, such as cpu=0.10,gpu=2.99",
 }
 
