@@ -5,10 +5,14 @@ from pathlib import Path
 
 import pytest
 import scenes
-from stage import loaded, opened, press, replayed, settled, text
+from stage import Feed, loaded, opened, press, replayed, settled, text
 
+from screens.app import WorkbenchApp
 from screens.pages.help import WORDS
+from screens.state.session import Session
 from workbench.records.verdict import CONFIDENCES
+from workbench.report.report import Report
+from workbench.report.run_files import OpenedRun
 
 SMALL = (60, 20)
 
@@ -120,6 +124,11 @@ async def test_the_log_begins_with_the_last_entry_or_is_left_out_with_its_title(
         line.startswith(" Log ") for line in await shown(scenes.h200, "2", size=(80, 26))
     )
     assert "no events: the row has not begun" in in_one(await shown(scenes.midway, "2"))
+    document = Session.of(OpenedRun(Report.of(scenes.h200()), []))
+    app = WorkbenchApp(lambda _: Feed([]), kept=document, starts=False)
+    async with settled(app, (80, 40)) as pilot:
+        await press(pilot, "2")
+        assert "Candidate " in text(pilot) and " Log " not in text(pilot)
 
 
 async def test_a_command_that_takes_several_lines_is_shown_whole() -> None:

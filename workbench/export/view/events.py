@@ -21,7 +21,7 @@ from .words import choice_word, reason_text
 ALARMING = ("no_trace", "no_journal", "not_frozen")
 WORD_WIDTH = 10  # the longest word is `eliminated`
 LOG_LABEL = 22  # cells of "  41.2 s  eliminated  "
-NO_EVENTS = "no events: the row has not begun, or this is a JSON document"
+NO_EVENTS = "no events: the row has not begun"
 
 
 @dataclass(frozen=True)
