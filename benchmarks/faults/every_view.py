@@ -89,7 +89,8 @@ def detail(opened: OpenedRun, width: int) -> str:
             facts += details.profile_facts(candidate, session.report.trace)
             lines += facts_lines(facts, width)
         lines += loss_lines(row, session, width, 5)
-        lines += answers.answer_lines(row, session, width, roomy=True)
+        lines += answers.answer_lines(row, session, width)
+        lines += answers.race_lines(row, session, width)
     return plain_lines(lines)
 
 

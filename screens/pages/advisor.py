@@ -5,7 +5,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from workbench.export.view.answers import answer_lines, ending_lines
+from workbench.export.view.answers import answer_lines, ending_lines, race_lines
 from workbench.export.view.derived import row_title
 from workbench.export.view.lead import course_lines
 from workbench.export.view.spans import Text
@@ -37,6 +37,8 @@ class AdvisorScreen(ViewScreen):
         yield Drawn(id="ending")
         with Pane(id="answer-pane", can_focus=False):
             yield Drawn(id="answer")
+        with Pane(id="race-pane", can_focus=False):
+            yield Drawn(id="race")
         yield Drawn(id="now")
 
     @property
@@ -81,13 +83,18 @@ class AdvisorScreen(ViewScreen):
             self.query_one(Table).is_led = True
 
     def _draw_answer(self) -> None:
-        row, session = self.row, self.session
-        self.write("answer", lambda width: self._lines(row, session, width) if row else [])
+        """Draw the answer, and in a wide terminal the race to the left of it."""
+        row, session, wide = self.row, self.session, self.size.width >= SIDE_BY_SIDE
+        self.write("answer", lambda width: self._answer(row, session, width) if row else [])
+        self.query_one("#race-pane").display = wide
+        self.write("race", lambda width: _race(row, session, width) if row else [], when=wide)
 
-    def _lines(self, row: Row, session: Session, width: int) -> list[Text]:
-        lines = answer_lines(row, session, width, roomy=self.size.height >= ROOMY_HEIGHT)
-        course = course_lines(row, session, width) if self.size.width >= SIDE_BY_SIDE else []
-        return [*lines, Text(), *course] if course else lines
+    def _answer(self, row: Row, session: Session, width: int) -> list[Text]:
+        """The answer, and below it the candidates while they race or where there is room."""
+        racing, (columns, lines) = session.going and row.verdict is None, self.size
+        below = columns < SIDE_BY_SIDE and (racing or lines >= ROOMY_HEIGHT)
+        race = race_lines(row, session, width) if below else []
+        return [*answer_lines(row, session, width), *([Text(), *race] if race else [])]
 
     def on_table_moved(self) -> None:
         table = self.query_one(Table)
@@ -97,7 +104,8 @@ class AdvisorScreen(ViewScreen):
 
     def _draw_moved(self) -> None:
         self._draw_answer()
-        self.query_one("#answer-pane").scroll_home(animate=False)
+        for pane in self.query(Pane):
+            pane.scroll_home(animate=False)
 
     def on_table_selected(self, message: Table.Selected) -> None:
         if message.key not in self.session.report.rows:
@@ -112,3 +120,8 @@ class AdvisorScreen(ViewScreen):
     def follow(self) -> None:
         self.query_one(Table).is_led = True
         super().follow()
+
+
+def _race(row: Row, session: Session, width: int) -> list[Text]:
+    """The candidates of a row, and how they raced."""
+    return [*race_lines(row, session, width), Text(), *course_lines(row, session, width)]

@@ -45,6 +45,7 @@ WORDS = (  # word, meaning, and the screens that show it ("" if all do)
     ("likely", "the interval of the lead excludes 1", ANSWERS),
     ("tie", "the interval of the lead lies within 5%", ANSWERS),
     ("open", "none of these, or the lead is in doubt", ANSWERS),
+    ("unrated", "an older version of workbench wrote the run", f"{ANSWERS} Runs"),
     ("break-even", "when the faster one has made up for its longer start", ANSWERS),
     ("warm", "its times had settled before its first turn", RACES),
     ("round", "every candidate has one turn in it", RACES),

@@ -31,7 +31,7 @@ from .detail import DetailScreen
 
 QUESTION = "Which variant of your model should you ship?"
 HERE = "Open a file below to race its variants. "
-ANY = "n takes the path of any ONNX file, and your own code."
+ANY = "n starts a run of any ONNX file or of your own code."
 NO_FILE = "no .onnx files in this folder or two levels below"
 SEARCHING = "looking for .onnx files..."
 GOING = "A model opens here when no other run is in progress."

@@ -84,8 +84,6 @@ class FieldLine(Horizontal):
             part.display = part in shown
             if part in shown and not part.is_attached:
                 self.mount(part)
-        name = f"  {field.label}"
-        self._label.show(lambda width: Content(name).truncate(width, ellipsis=True))
         if field.choices:
             self._chips.offer(field.choices, text, single=field.single)
             return
@@ -94,6 +92,12 @@ class FieldLine(Horizontal):
         self._typed.placeholder = field.default
         forms = [Text.of((text, "dim")) for text in (field.allowed, "")]
         self._allowed.show(lambda width: longest_that_fits(forms, width))
+
+    def mark(self, *, is_wrong: bool) -> None:
+        """Draw the label, with a mark if the field is invalid."""
+        mark, style = ("!", "$error") if is_wrong else (" ", "")
+        name = Content.styled(f"{mark} {self.field.label}", style)
+        self._label.show(lambda width: name.truncate(width, ellipsis=True))
 
 
 class Fields(VerticalScroll, can_focus=False):
@@ -199,7 +203,15 @@ class NewRunScreen(ModalScreen[Request | None]):
 
     def _check(self) -> None:
         self._checked = self._form.check()
+        wrong = None if self._checked.is_missing else self._wrong_line()
+        for line in self.query(FieldLine):
+            line.mark(is_wrong=line is wrong)
         self._draw_foot()
+
+    def _wrong_line(self) -> FieldLine | None:
+        """The field that the error is about, if that is known."""
+        key, lines = self._checked.wrong, self.query(FieldLine)
+        return next((line for line in lines if key and line.field.key == key), None)
 
     def _draw_foot(self) -> None:
         checked, field = self._checked, self._focused_field()
@@ -296,12 +308,14 @@ class NewRunScreen(ModalScreen[Request | None]):
                 self._check()
 
     def action_start(self) -> None:
-        """Start the run, unless a field is invalid."""
+        """Start the run, or go to the field that is invalid."""
         if self._checked.is_missing:
             self._form.take("code", "")
         self._check()
         if not self._checked.error:
             self.dismiss(self._checked.request)
+        elif (line := self._wrong_line()) is not None:
+            self.set_focus(line.control)
 
     on_input_submitted = action_start
 

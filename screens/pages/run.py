@@ -114,7 +114,8 @@ class RunScreen(RowScreen):
     def _draw_curve(self, row: Row | None, sweep: Sweep | None) -> None:
         curve, log = self.query_one("#curve", Drawn), self.query_one("#log", Drawn)
         curve.display = sweep is not None
-        log.display = sweep is None or self.size.height >= LINES_FOR_LOG_AND_CURVE
+        fits = sweep is None or self.size.height >= LINES_FOR_LOG_AND_CURVE
+        log.display = fits and bool(self.session.log)  # a document has no events
         curve.set_class(log.display, "-above-log")
         if row is None or sweep is None:
             return

@@ -46,11 +46,13 @@ LEAST_S = 0.75
 class Checked:
     """The checked form.  `request` is that of the entry alone if there is an `error`.
 
+    `wrong`: the key of the field that the error is about, or "" if that is not known.
     `is_missing`: no code has been named yet, which is no mistake before the start.
     """
 
     request: Request
     error: str = ""
+    wrong: str = ""
     is_missing: bool = False
     outlook: str = ""
     lacks_time: bool = False  # some candidates may have no turn
@@ -172,7 +174,14 @@ class RunForm:
             return Checked(request, outlook=outlook, lacks_time=lacks_time)
         except (UsageError, WorkloadError) as error:
             is_missing = self.entry == OWN and "code" not in self.texts
-            return Checked(self._request(bare=True), str(error), is_missing)
+            wrong = self._named(str(error))
+            return Checked(self._request(bare=True), str(error), wrong, is_missing)
+
+    def _named(self, error: str) -> str:
+        """The key of the field whose option or parameter an error begins with."""
+        name = error.removeprefix("--").partition(" ")[0].rstrip(":").replace("-", "_")
+        name = "code" if name in own_form.OFFERED else name
+        return next((key for key in self._keys() if key.rpartition(".")[2] == name), "")
 
     def _request(self, *, bare: bool = False) -> Request:
         """The request that the fields describe, or that of the entry alone."""

@@ -17,7 +17,7 @@ def test_several_sizes_are_measured_and_compared(cli) -> None:
     (curve,) = sweep["curves"]
     rates = [point["rate"] for point in curve["points"]]
     assert rates == sorted(rates, reverse=True)
-    assert "row 3 of 3" in done.stderr
+    assert "race 3 of 3" in done.stderr
     shown = cli("open", "last", "--plain")
     assert "spin over ms" in shown.stdout
     assert "Fastest" not in shown.stdout, "it is the only candidate"

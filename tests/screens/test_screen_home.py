@@ -73,6 +73,18 @@ async def test_a_low_terminal_shows_the_candidates_of_the_row_that_is_raced() ->
         assert "Candidate " not in text(pilot)
 
 
+async def test_a_wide_terminal_shows_the_race_left_of_the_answer() -> None:
+    async with settled(replayed(scenes.h200()), (200, 60)) as pilot:
+        lines = text(pilot).splitlines()
+    (titles,) = [line for line in lines if "Candidate " in line]
+    assert titles.startswith(" Candidate ")
+    below = lines[lines.index(titles) :]
+    assert any(line.startswith(" cuda:0 torch bf16 nhwc loaders=8 ") for line in below)
+    assert any(
+        line.startswith(" 30 samples of cuda:0 torch bf16 nhwc loaders=4 ") for line in below
+    )
+
+
 async def test_a_single_answer_is_not_counted() -> None:
     request = Request(scenarios=("realtime",), quick=True, budget_s=60)
     async with settled(replayed(run(request, scenes.GPU_SERVER)), SIZE) as pilot:

@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 import scenes
-from stage import loaded, opened, press, replayed, settled, text
+from stage import Feed, loaded, opened, press, replayed, settled, text
+
+from screens.app import WorkbenchApp
+from screens.pages.help import WORDS
+from screens.state.session import Session
+from workbench.records.verdict import CONFIDENCES
+from workbench.report.report import Report
+from workbench.report.run_files import OpenedRun
 
 SMALL = (60, 20)
 
@@ -47,6 +54,13 @@ async def test_medians_are_shown_while_no_99th_percentile_is_known() -> None:
     )
 
 
+async def test_the_end_of_a_long_table_is_in_view_and_a_cut_log_has_one_ellipsis() -> None:
+    lines = await shown(scenes.h200, "2", "end")
+    assert any(line.startswith("▌cuda:0 torch fp16 nhwc loaders=4") for line in lines)
+    assert any(line.endswith("…") for line in lines)
+    assert not any("……" in line for line in lines)
+
+
 async def test_the_ratio_to_the_best_stays_where_its_plot_has_no_room() -> None:
     lines = await shown(scenes.cpu_only, "2")
     assert ["Candidate", "Time", "Median", "State"] in [line.split() for line in lines]
@@ -78,7 +92,7 @@ async def test_a_folder_without_a_model_says_so_in_full(tmp_path, monkeypatch) -
     lines = await shown(scenes.h200, "4")
     assert any("two levels below" in line for line in lines)
     said = in_one(lines)
-    assert "n takes the path of any ONNX file" in said and "file below" not in said
+    assert "n starts a run of any ONNX file" in said and "file below" not in said
 
 
 async def test_the_help_names_our_own_keys_and_the_short_words_of_the_tables() -> None:
@@ -87,6 +101,10 @@ async def test_the_help_names_our_own_keys_and_the_short_words_of_the_tables() -
     assert "ort onnxruntime" in said and "p99 99th percentile" in said and "warm its times" in said
     assert "curve symbols" in said
     assert "curve symbols" not in in_one(await shown(scenes.h200, "question_mark", size=(200, 70)))
+
+
+def test_the_help_explains_every_word_of_confidence() -> None:
+    assert {word for word, _, at in WORDS if "Advisor" in at} >= {*CONFIDENCES}
 
 
 async def test_a_temperature_has_its_unit() -> None:
@@ -106,6 +124,11 @@ async def test_the_log_begins_with_the_last_entry_or_is_left_out_with_its_title(
         line.startswith(" Log ") for line in await shown(scenes.h200, "2", size=(80, 26))
     )
     assert "no events: the row has not begun" in in_one(await shown(scenes.midway, "2"))
+    document = Session.of(OpenedRun(Report.of(scenes.h200()), []))
+    app = WorkbenchApp(lambda _: Feed([]), kept=document, starts=False)
+    async with settled(app, (80, 40)) as pilot:
+        await press(pilot, "2")
+        assert "Candidate " in text(pilot) and " Log " not in text(pilot)
 
 
 async def test_a_command_that_takes_several_lines_is_shown_whole() -> None:

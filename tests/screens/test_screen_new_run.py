@@ -78,13 +78,14 @@ async def test_a_wrong_value_is_named_kept_and_corrected_and_then_it_starts() ->
         assert "A GPU is built for dense arithmetic" in text(pilot)
         await press(pilot, "enter", *"64..51x")
         assert "! n takes whole numbers such as 64 or 64,100 or 64..4096" in text(pilot)
+        assert " ! n           64..51x" in text(pilot)
         await press(pilot, "down")
         await tick(pilot, "fp32")
         await press(pilot, "enter")
         assert isinstance(app.screen, NewRunScreen), "a wrong form starts nothing"
-        assert "64..51x" in text(pilot)
-        await walk_to(pilot, "n")
+        assert " n: " in text(pilot) and "64..51x" in text(pilot), "it leads to the field"
         await press(pilot, "end", "backspace", "2")
+        assert " ! " not in text(pilot)
         assert "$ workbench run matmul --precision fp32 --set n=64..512" in text(pilot)
         assert "4 rows, up to 2 candidates in each" in text(pilot)
         assert len(started) == 1
@@ -117,7 +118,7 @@ async def test_the_end_of_a_pasted_path_is_in_view() -> None:
         await press(pilot, "tab", "tab")
         app.screen.post_message(Paste("/home/user/a/long/path/to/my/train.py"))
         await settle(pilot)
-        (field,) = (line for line in text(pilot).splitlines() if "  code" in line)
+        (field,) = (line for line in text(pilot).splitlines() if " ! code " in line)
         assert field.endswith("/to/my/train.py")
 
 
@@ -247,6 +248,7 @@ async def test_code_that_is_not_named_yet_is_no_mistake_until_it_is_to_start() -
         assert "--torch takes package.module:build" in text(pilot) and "! " not in text(pilot)
         await press(pilot, "enter")
         assert "! --torch takes package.module" in text(pilot)
+        assert " ! code\n" in text(pilot) and " code: " in text(pilot)
     assert len(started) == 1
 
 

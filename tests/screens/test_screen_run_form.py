@@ -45,6 +45,24 @@ def test_a_wrong_text_is_an_error_and_the_command_is_that_of_the_entry(key, valu
     assert checked.command == "workbench run train_cnn --seed 3"
 
 
+@pytest.mark.parametrize(
+    ("entry", "key", "value"),
+    [
+        ("train_cnn", "train_cnn.image", "1"),
+        ("train_cnn", "budget", "soon"),
+        ("train_cnn", "python", "/nowhere/python"),
+        (OWN, "code", "nowhere.py"),
+        (OWN, "max_error", "2"),
+        (OWN, "arguments", "'"),
+    ],
+)
+def test_the_field_of_an_error_is_known(entry: str, key: str, value: str) -> None:
+    draft = RunForm(Request())
+    draft.entry = entry
+    draft.texts |= {"code": "nowhere:net", key: value}
+    assert draft.check().wrong == key
+
+
 def test_ones_own_scenarios_and_prices_stay_with_the_table(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(

@@ -293,7 +293,7 @@ def schema(part: str) -> None:
 @command("workbench config set prices cpu=0.10,gpu=2.99")
 @click.argument("change", required=False, type=click.Choice(("set", "unset")))
 @click.argument("key", required=False, metavar="[KEY]")
-@click.argument("value", required=False, metavar="[VALUE]")
+@click.argument("value", required=False, metavar="[VALUE]", type=click.UNPROCESSED)
 def config(change: str | None, key: str | None, value: str | None) -> None:
     """Show your settings and their file, or change one."""
     from ..files.config import KEYS, ConfigError, assign, load, path

@@ -141,8 +141,8 @@ def summary_of(path: Path) -> RunSummary:
     answers = {row.plan.scenario: "" for row in report.asked_rows}
     verdicts = report.verdicts
     for found in verdicts:
-        clear = found.pick is not None and not found.tie
-        answers[found.scenario] = candidate_name(found.pick or "") if clear else found.choice
+        is_pick = found.pick is not None and found.choice != "either"
+        answers[found.scenario] = candidate_name(found.pick or "") if is_pick else found.choice
     return RunSummary(
         id=shown(path.stem),
         status=shown(report.status),

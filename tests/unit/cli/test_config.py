@@ -55,6 +55,12 @@ def test_what_is_wrong_is_a_usage_error(arguments: list[str]) -> None:
     assert not config.path().exists()
 
 
+@pytest.mark.parametrize("key", ["budget", "prices"])
+def test_an_empty_value_is_answered_with_what_the_key_takes(key: str) -> None:
+    with pytest.raises(UsageError, match=f"{key} takes "):
+        cli.main(["config", "set", key, ""], standalone_mode=False)
+
+
 def test_a_file_that_never_ends_or_has_no_writer_is_not_waited_for(file: Path) -> None:
     file.symlink_to("/dev/zero")
     why = f"{file} cannot be read: it is not a regular file"

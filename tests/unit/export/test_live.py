@@ -46,7 +46,7 @@ def test_a_row_says_how_much_time_it_may_still_take() -> None:
 def test_the_leader_is_named_once_its_lead_has_an_interval() -> None:
     def so_far(rounds: int, row: str = "branching") -> list[str]:
         run = live(row, rounds)
-        lines = answer_lines(run.report.rows[row], run, 120, roomy=False)
+        lines = answer_lines(run.report.rows[row], run, 120)
         return [line.plain for line in lines if "so far" in line.plain]
 
     assert so_far(1) == []

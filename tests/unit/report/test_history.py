@@ -11,6 +11,7 @@ from typing import BinaryIO
 from unittest.mock import Mock
 
 import pytest
+import scenes
 from builders import case, eventful, events, steady
 
 from workbench.export.view.runs import moment
@@ -53,6 +54,13 @@ def test_a_summary_says_what_a_run_answered(runs: Path) -> None:
     assert (found.status, found.duration_s, found.command) == ("done", 9.5, "workbench")
     assert list(found.answers) == ["row", "other"]
     assert found.answers["row"] == "cuda:0 torch fp32"
+
+
+def test_an_answer_is_the_pick_unless_either_device_will_do(runs: Path) -> None:
+    keep(runs, "a", b"".join(ev.encode(event) + b"\n" for event in scenes.h200()))
+    (found,) = listed()
+    assert found.answers["training"] == "cuda:0 torch bf16 nhwc loaders=4", "one of two equals"
+    assert found.answers["branching"] == "either"
 
 
 @pytest.mark.parametrize(

@@ -29,18 +29,19 @@ PLOT_HEIGHT = 14  # lines of the curves with axis and title
 NAMED_OPERATORS = 5  # in one line
 
 
-def answer_lines(row: Row, run: RunView, width: int, *, roomy: bool) -> list[Text]:
-    """Question, answer, reasons, warnings and command of a row; its candidates while it races, or
-    always if `roomy`."""
+def answer_lines(row: Row, run: RunView, width: int) -> list[Text]:
+    """Question, answer, reasons, warnings and command of a row."""
     facts = [fact("", row.plan.question, "dim")] if row.plan.question else []
     facts += answer_facts(row, run)
     if run.going and row.started and row.verdict is None:
         facts += _lead_facts(row, run)
     lines = [heading(row_title(row), width), *facts_lines(facts, width, INDENT)]
-    lines += command_lines(row.plan.reproduce)
-    if row.started and (roomy or (run.going and row.verdict is None)):
-        lines += [Text(), *table_lines(run_columns(row, run), raced_lines(row, run), width)]
-    return lines
+    return lines + command_lines(row.plan.reproduce)
+
+
+def race_lines(row: Row, run: RunView, width: int) -> list[Text]:
+    """The candidates of a row; none before its race."""
+    return table_lines(run_columns(row, run), raced_lines(row, run), width) if row.started else []
 
 
 def result_lines(row: Row, run: RunView, width: int, table_width: int) -> list[Text]:

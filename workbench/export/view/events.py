@@ -22,7 +22,7 @@ ALARMING = ("no_trace", "no_journal", "not_frozen")
 NOTABLE_S = 1.0  # a shorter extension of a run is in the whole log only
 WORD_WIDTH = 10  # the longest word is `eliminated`
 LOG_LABEL = 22  # cells of "  41.2 s  eliminated  "
-NO_EVENTS = "no events: the row has not begun, or this is a JSON document"
+NO_EVENTS = "no events: the row has not begun"
 
 
 @dataclass(frozen=True)
@@ -145,13 +145,13 @@ def _candidates(found: Sequence[object]) -> str:
 
 
 def _left(row: Row, report: Report) -> str:
-    """`; row 3 of 20, 140 s left`; "" for a single row or in a search for a crossover."""
+    """`; race 3 of 20, 140 s left`; "" for a single row or in a search for a crossover."""
     rows = report.asked_rows
     if row.plan.is_crossover_point or report.started is None or len(rows) < 2:
         return ""
     number = sum(each.started for each in rows)
     left = units.clock(report.most_s - report.last_at_s)
-    return f"; row {number} of {len(rows)}, {left} left"
+    return f"; race {number} of {len(rows)}, {left} left"
 
 
 def _verdict(event: ev.VerdictReached, run: RunView) -> str:
@@ -232,5 +232,5 @@ def log_tail(
     page = log_page(reversed(entries[:end]), width, room)
     lines = [line for each in reversed(page) for line in each]
     if len(lines) > room:
-        lines[room - 1] = Text.of(lines[room - 1].truncate(width - 1), ELLIPSIS)
+        lines[room - 1] = Text.of(lines[room - 1], ELLIPSIS).truncate(width)
     return [heading("Log", width), *(lines[:room] or [Text.of((NO_EVENTS, "dim"))])]
