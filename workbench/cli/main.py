@@ -89,11 +89,12 @@ def main(arguments: list[str] | None = None) -> None:
     except ReaderGone:
         let_go(sys.stdout)  # else the interpreter would complain at exit
         sys.exit(CUT_SHORT)
-    except OSError as error:
-        refuse(error)
-        internal(error)
     except Exception as error:
-        internal(error)
+        if isinstance(error, OSError):
+            refuse(error)
+        with suppress(BrokenPipeError):
+            say_bug(error)
+        sys.exit(FAILED)
 
 
 def hint_of(error: click.ClickException, words: list[str]) -> str:
@@ -133,13 +134,6 @@ def refuse(error: OSError) -> None:
         tempfile.gettempdir()
     except FileNotFoundError:
         fail("no folder for temporary files can be written: set TMPDIR to one that can", FAILED)
-
-
-def internal(error: Exception) -> None:
-    """End with an internal error."""
-    with suppress(BrokenPipeError):
-        say_bug(error)
-    sys.exit(FAILED)
 
 
 def fail(message: str, code: int) -> None:

@@ -8,7 +8,7 @@ from ...advisor.comparison import TIMED, Comparison
 from ...advisor.race_summary import counts_text, eliminated_by_first_block
 from ...advisor.ranking import has_equal
 from ...advisor.subject import answer
-from ...records.reason import Warning
+from ...records.reason import Reason, Warning
 from ...records.verdict import OPEN, ObjectivePick, Verdict
 from ...report import sweeps
 from ...report.candidate import Candidate, Row
@@ -17,6 +17,7 @@ from ...report.report import Report
 from ...stats.paired import Ratio
 from ...stats.ratios import TOLERANCE, is_tie
 from ...text import units
+from ...text.units import as_sentence
 from .curves import curve_lines, legend, place_text
 from .derived import RunView, row_title
 from .details import INDENT, metrics_text
@@ -219,7 +220,7 @@ def cost_notes(verdict: Verdict) -> list[str]:
 def cost_lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
     """The names fastest, cheapest and most frugal, each with its best or why there is none."""
     for found in verdict.by_objective:
-        text = f"unknown: {found.unknown.one_line}" if found.unknown else ""
+        text = f"unknown: {_because(found.unknown)}" if found.unknown else ""
         if found.pick is not None:
             text = f"{candidate_name(found.pick)}, {_value(found)}; {_lead(found, verdict)}"
         yield found.objective.replace("_", " "), text
@@ -244,6 +245,11 @@ def _lead(found: ObjectivePick, verdict: Verdict) -> str:
     if found.ratio_ci95[0] <= 1:
         return f"cannot be distinguished from {next_}: {lead}"
     return f"leads {next_} by {lead}"
+
+
+def _because(reason: Reason) -> str:
+    """Two sentences, since the remedies of some reasons are long."""
+    return f"{reason.message}. {as_sentence(reason.hint)}" if reason.hint else f"{reason.message}."
 
 
 def _value(found: ObjectivePick) -> str:
