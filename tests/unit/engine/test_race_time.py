@@ -281,6 +281,20 @@ def test_a_row_that_is_decided_gives_back_its_extension_at_once(monkeypatch) -> 
     assert len(rounds_of(report, CPU_A)) == MIN_PAIRS
 
 
+def test_a_turn_that_no_longer_fits_into_the_run_is_left_out() -> None:
+    class Slowing(FakePool):
+        """The second turn of CPU_B takes nearly all the time that is left."""
+
+        def block(self, request: dict[str, Any]) -> dict[str, Any]:
+            turns = sum(asked.get("case") == CPU_B.id for _, asked in self.asked)
+            if request["case"] == CPU_B.id and turns > 1:
+                self.clock.at_s = 9.5
+            return super().block(request)
+
+    report, _, _ = run_race({CPU_A: 1.0, CPU_B: 1.0}, budget_s=10.0, pool_type=Slowing)
+    assert [rounds_of(report, case) for case in (CPU_A, CPU_B)] == [[0], [0, 1]]
+
+
 class Doomed(Undecided):
     """In its fourth turn CPU_B kills the worker, and the row's time runs out."""
 
