@@ -332,6 +332,17 @@ def test_preparing_leaves_time_for_a_round_of_each_kind_of_device() -> None:
     assert measured == {CPU_A, gpu, CPU_B, CPU_C}, "a second one of the GPU waits for a decision"
 
 
+@pytest.mark.parametrize(("rows", "is_raced"), [(1, True), (2, False)])
+def test_what_gave_way_on_a_gpu_takes_little_of_the_time_of_the_rows_to_come(
+    rows: int, is_raced: bool
+) -> None:
+    gpu, other = case("cuda:0-a"), case("cuda:0-b")
+    steps = {CPU_A: 0.1, gpu: 0.3, other: 0.2}
+    report, _, _ = run_race(steps, budget_s=25.0, end_s=60.0, rows=rows, pool_type=Slow)
+    assert len(rounds_of(report, gpu)) >= MIN_PAIRS
+    assert bool(rounds_of(report, other)) is is_raced
+
+
 def test_a_verdict_says_how_many_had_no_turn() -> None:
     class Late(FakePool):
         def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
