@@ -145,6 +145,7 @@ class Tape(nullcontext[Any]):
 def library(monkeypatch) -> SimpleNamespace:
     """Modules `keras` and `tensorflow`; what they were asked for is noted."""
     noted = SimpleNamespace(policies=set(), compiled=[], visible=[], tf32=[], gpus=[])
+    torch.set_num_threads(1)  # on a busy machine, threads of tiny steps wait for each other
 
     def dense(units: int, activation: str | None, dtype: str) -> Any:
         noted.policies.add(dtype)

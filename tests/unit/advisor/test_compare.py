@@ -58,7 +58,7 @@ def test_proven_changes_come_first_then_the_largest() -> None:
     assert [each.id for each in found.cases] == [THREE.id, TWO.id, ONE.id]
 
 
-@pytest.mark.parametrize(("fail_on", "beyond"), [(None, False), (0.05, True), (0.3, False)])
+@pytest.mark.parametrize(("fail_on", "beyond"), [(None, False), (0.05, True), (0.25, False)])
 def test_a_case_is_beyond_the_limit_if_its_whole_interval_is(fail_on, beyond) -> None:
     assert only(against({ONE: 1.0}, {ONE: 1.3}, fail_on)).beyond is beyond
     assert not only(against({ONE: 1.0}, {ONE: 0.5}, fail_on)).beyond
@@ -183,7 +183,7 @@ def test_another_pick_is_a_change_if_the_intervals_are_disjoint(after, word) -> 
     assert (here[1] < there[0]) is (word == "CHANGED")
 
 
-def test_the_answer_to_another_question_is_no_change() -> None:
+def test_the_answer_to_another_question_or_of_a_disturbed_row_is_no_change() -> None:
     sides = side("A", {ONE: 1.0, TWO: 1.03}), side("B", {ONE: 1.3, TWO: 1.0})
     (changed,) = compared(*sides, None).verdicts
     row = sides[1].report.rows["row"]
@@ -193,7 +193,11 @@ def test_the_answer_to_another_question_is_no_change() -> None:
     row.verdict = was
     sides[1].report.model = ModelReport(FACTS)
     (contents,) = compared(*sides, None).verdicts
-    assert [each.word for each in (changed, asked, contents)] == ["CHANGED", *["AMBIGUOUS"] * 2]
+    sides[1].report.model = None
+    sides[0].report.warnings.append(Warning("busy_machine", "busy", "wait", "row"))
+    (disturbed,) = compared(RunSide("A", sides[0].report), sides[1], None).verdicts
+    words = [each.word for each in (changed, asked, contents, disturbed)]
+    assert words == ["CHANGED", *["AMBIGUOUS"] * 3]
 
 
 def test_a_pick_has_no_ratio_to_itself() -> None:

@@ -222,6 +222,12 @@ def test_a_lead_is_claimed_where_it_is_proven_and_nowhere_else() -> None:
     assert "no clear lead" in sentence(between({1: 1.0, 3: 1.0}))
 
 
+def test_a_lead_has_to_hold_for_all_sizes_together() -> None:
+    noisy, level = [1.02, 1.1, 1.03, 1.08, 1.04, 1.12], [1.0] * ROUNDS  # proven at one size alone
+    points = [Measured(n, [candidate(CPU, noisy), candidate(GPU, level)]) for n in (1, 3)]
+    assert "no clear lead" in sentence(conclude(points, "n", whole=True))
+
+
 def test_a_single_candidate_has_no_lead_to_be_clear_about() -> None:
     found = conclude([steady(n, {CPU: 1.0}) for n in (1, 3)], "n", whole=True)
     assert sentence(found) == "Only cpu torch fp32 t8 could be picked from n 1 to 3."

@@ -231,6 +231,8 @@ def test_nothing_is_said_of_instructions_that_are_not_known() -> None:
 def test_a_cause_needs_a_proven_gain() -> None:
     level = verdict({CPU: steady(1.0), LOW: steady(1.0)}, machine_with(**NO_BF16), gpus=[])
     assert len(level.reasons) == 1
+    blocks = {CPU: steady(1.03, spread=0.2), LOW: steady(1.0, spread=0.2)[::-1]}
+    assert "BF16 is" not in " ".join(verdict(blocks, machine_with(**NO_BF16), gpus=[]).reasons)
     few = replace(CPU, threads=2)
     assert len(verdict({CPU: steady(1.0), few: steady(2.0)}, gpus=[]).reasons) == 1
 

@@ -287,3 +287,29 @@ def test_an_eliminated_candidate_still_holds_its_memory(monkeypatch) -> None:
     reason = report.candidates[CPU_C.id].reason
     assert reason.code == "no_memory"
     assert "hold 6.4 of 8.0 GiB" in reason.message
+
+
+def test_a_wrong_result_fails_its_candidate_before_its_first_turn() -> None:
+    class Wrong(FakePool):
+        def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
+            found = super().prepare(request)
+            found["accuracy"]["passed"] = request["case"] != CPU_B
+            return found
+
+    report, _, _ = run_race({CPU_A: 1.0, CPU_B: 0.1}, pool_type=Wrong)
+    wrong = report.candidates[CPU_B.id]
+    assert (wrong.state, wrong.reason.code, wrong.blocks) == ("failed", "wrong_result", [])
+    assert decide(report, scenario()).pick == CPU_A.id
+
+
+def test_a_block_during_which_the_machine_slept_is_measured_again() -> None:
+    class Sleeping(FakePool):
+        def block(self, request: dict[str, Any]) -> dict[str, Any]:
+            turns = sum(asked["op"] == "block" for _, asked in self.asked)
+            return {**super().block(request), "gap": turns == 1}
+
+    report, emitted, pool = run_race({CPU_A: 1.0, CPU_B: 1.5}, pool_type=Sleeping)
+    (discarded,) = events_of(emitted, ev.BlockDiscarded)
+    assert (discarded.case, discarded.reason.code) == (CPU_A.id, "suspended")
+    turns = sum(asked.get("case") == CPU_A.id for _, asked in pool.asked)
+    assert turns == 1 + len(rounds_of(report, CPU_A))

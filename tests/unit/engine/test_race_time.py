@@ -281,6 +281,20 @@ def test_a_row_that_is_decided_gives_back_its_extension_at_once(monkeypatch) -> 
     assert len(rounds_of(report, CPU_A)) == MIN_PAIRS
 
 
+def test_a_turn_that_no_longer_fits_into_the_run_is_left_out() -> None:
+    class Slowing(FakePool):
+        """The second turn of CPU_B takes nearly all the time that is left."""
+
+        def block(self, request: dict[str, Any]) -> dict[str, Any]:
+            turns = sum(asked.get("case") == CPU_B.id for _, asked in self.asked)
+            if request["case"] == CPU_B.id and turns > 1:
+                self.clock.at_s = 9.5
+            return super().block(request)
+
+    report, _, _ = run_race({CPU_A: 1.0, CPU_B: 1.0}, budget_s=10.0, pool_type=Slowing)
+    assert [rounds_of(report, case) for case in (CPU_A, CPU_B)] == [[0], [0, 1]]
+
+
 class Doomed(Undecided):
     """In its fourth turn CPU_B kills the worker, and the row's time runs out."""
 
@@ -316,6 +330,17 @@ def test_preparing_leaves_time_for_a_round_of_each_kind_of_device() -> None:
     report, _, _ = run_race(steps, budget_s=9.0, end_s=60.0, pool_type=Slow)
     measured = {c for c in steps if report.candidates[c.id].blocks}
     assert measured == {CPU_A, gpu, CPU_B, CPU_C}, "a second one of the GPU waits for a decision"
+
+
+@pytest.mark.parametrize(("rows", "is_raced"), [(1, True), (2, False)])
+def test_what_gave_way_on_a_gpu_takes_little_of_the_time_of_the_rows_to_come(
+    rows: int, is_raced: bool
+) -> None:
+    gpu, other = case("cuda:0-a"), case("cuda:0-b")
+    steps = {CPU_A: 0.1, gpu: 0.3, other: 0.2}
+    report, _, _ = run_race(steps, budget_s=25.0, end_s=60.0, rows=rows, pool_type=Slow)
+    assert len(rounds_of(report, gpu)) >= MIN_PAIRS
+    assert bool(rounds_of(report, other)) is is_raced
 
 
 def test_a_verdict_says_how_many_had_no_turn() -> None:

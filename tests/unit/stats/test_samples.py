@@ -79,6 +79,8 @@ def test_autocorrelation_of_runs_and_of_alternation() -> None:
     assert stats.autocorrelation([1.0] * 10 + [2.0] * 10) > 0.8
     assert stats.autocorrelation([1.0, 2.0] * 10) == 0
     assert stats.autocorrelation([3.0] * 8) == 0
+    # Worked by hand: 8.75 / 17.5, and a sixth for the bias of six values.
+    assert stats.autocorrelation([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]) == pytest.approx(2 / 3)
 
 
 def test_outliers_are_named_and_few_values_have_none() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from workbench.stats import ratios
 from workbench.stats.paired import paired_ratio
 from workbench.stats.samples import quantile
-from workbench.stats.tails import Q, parts, tail_interval, tail_of, tail_ratio
+from workbench.stats.tails import PARTS, Q, Tail, parts, tail_interval, tail_of, tail_ratio
 
 times = st.floats(1e-6, 10)
 blocks = st.lists(st.lists(times, min_size=34, max_size=60), min_size=3, max_size=8)
@@ -22,6 +22,16 @@ def logs_of(first, second) -> list[float]:
 
 def ratio_of(first, second):
     return tail_ratio(tail_of(first), tail_of(second), logs_of(first, second), 0.95)
+
+
+def test_rounds_that_drift_widen_the_interval_of_a_ratio_of_tails() -> None:
+    first, second = Tail(2.0, [1.9, 2.1] * (PARTS // 2)), Tail(1.0)
+    drifting, mixed = [0.1 * n for n in range(8)], [0.1 * n for n in (3, 6, 1, 7, 0, 4, 5, 2)]
+    reach = [
+        math.log(tail_ratio(first, second, rounds, 0.95).high / 2.0) for rounds in (drifting, mixed)
+    ]
+    # By hand: the correlation of neighbours is 0.625, and an eighth for its bias.
+    assert reach[0] == pytest.approx(reach[1] * math.sqrt(1.75 / 0.25))
 
 
 @settings(max_examples=30)
