@@ -23,7 +23,7 @@ from workbench.worker.libraries import nn, onnx, torch
 
 from .._shared.session import cpu_session
 from ..lab import agreement, samples
-from .reference import Reference, guard
+from .reference import Reference, guard, share
 from .subject import Subject, folder_of
 from .target import origin
 from .torch_file import torch_file
