@@ -351,6 +351,15 @@ def test_colours_in_the_wrong_order_are_found() -> None:
     task.close()
 
 
+def test_a_last_photograph_that_is_wrong_is_found() -> None:
+    with closing(preprocessing("numpy", "pillow", batch=3)) as task:
+        right = task.inputs
+        task.inputs = lambda which: (
+            right(which) * np.reshape([1, 1, -1 if which else 1], (3, 1, 1, 1))
+        )
+        assert not task.check().passed
+
+
 def test_pixels_that_were_never_written_are_found() -> None:
     task = preprocessing("numpy", "pillow")
     task._one = lambda *_: None
