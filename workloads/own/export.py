@@ -23,7 +23,7 @@ from workbench.worker.libraries import nn, onnx, torch
 
 from .._shared.session import cpu_session
 from ..lab import agreement, samples
-from .reference import Reference, guard, share
+from .reference import Reference, guard
 from .subject import Subject, folder_of
 from .target import origin
 from .torch_file import torch_file
@@ -130,8 +130,8 @@ def _checked(file: Path, own: Example, reference: Reference) -> list[str]:
     feeds = dict(zip(used, _given(own, used), strict=True))
     names = _outputs(reference)
     found = agreement.compare(names, [agreement.answer(session, names, feeds)], [reference.outputs])
-    pairs = zip(reference.names, map(share, found, reference.outputs), strict=True)
-    if (error := max(x for name, x in pairs if name not in reference.loose)) > BROKEN:
+    pairs = zip(reference.names, found, strict=True)
+    if (error := max(x.relative_error for n, x in pairs if n not in reference.loose)) > BROKEN:
         raise WorkloadError(f"the exported graph is off by {error:.0%}", code="wrong_result")
     return used
 
