@@ -349,11 +349,13 @@ def modal_parts(module: Any) -> list[Any]:
         dropout = getattr(part, "dropout", 0.0)  # recurrent layers and attention have a number
         if isinstance(part, _NormBase | _DropoutNd) or (isinstance(dropout, float) and dropout > 0):
             return True
-        return not type(part).__module__.startswith("torch.nn.") and _mentions_mode(type(part))
+        kind: Any = type(part)
+        return not kind.__module__.startswith("torch.nn.") and _mentions_mode(kind)
 
     return list(filter(is_modal, module.modules()))
 
 
+@functools.cache
 def _mentions_mode(kind: type) -> bool:
     try:
         return re.search(r"\.training\b", inspect.getsource(kind)) is not None

@@ -29,10 +29,11 @@ MOST_DATA = 1 << 30  # bytes
 def given(chosen: Called, ran: Run, code: Code) -> tuple[Any, Any, SimpleNamespace]:
     """The module, its inputs and the parts of its training; the last input is that of a followed
     loss."""
-    module, inputs = uncompiled(chosen.module), chosen.example
+    module, inputs, parts = uncompiled(chosen.module), chosen.example, SimpleNamespace()
+    assert inputs is not None  # others are not chosen
     if chosen.earlier:
-        module, inputs = _together(module, [*chosen.earlier, chosen.example])
-    example, parts = inputs, SimpleNamespace()
+        module, inputs = _together(module, [*chosen.earlier, inputs])
+    example = inputs
     if code.train:
         if chosen.loss is not None and not chosen.loss.is_returned:
             parts.loss = chosen.loss
@@ -46,7 +47,7 @@ def given(chosen: Called, ran: Run, code: Code) -> tuple[Any, Any, SimpleNamespa
     return module, example, parts
 
 
-def _together(module: Any, calls: Sequence[Any]) -> tuple[Any, Example]:
+def _together(module: Any, calls: Sequence[Example]) -> tuple[Any, Example]:
     """A module that makes several calls of `module` and returns the list of their outputs."""
 
     class Together(torch.nn.Module):  # type: ignore[misc]  # torch is not followed

@@ -194,7 +194,7 @@ class Tape:
         origins = {n: origin for n, origin in self._origins.items() if n in needed}
         names = " and ".join(dict.fromkeys(called.name for called, *_ in origins.values()))
         for each in {id(called): called for called, *_ in self._origins.values()}.values():
-            own = {n: place for n, (called, *place) in origins.items() if called is each}
+            own = {n: origin[1:] for n, origin in origins.items() if origin[0] is each}
             if len(own) < len(origins):
                 only = f"the output of {names}, not of {each.name} alone"
                 each.no_loss = f"the script computes its loss from {only}"

@@ -67,6 +67,17 @@ def test_training_mode_counts_where_it_changes_something(module: Any, noted: boo
     assert "in training mode" not in circumstances(module.eval(), parts)
 
 
+def test_the_source_of_a_class_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Many(torch.nn.Module):
+        pass
+
+    read: list[Any] = []
+    monkeypatch.setattr("inspect.getsource", lambda kind: read.append(kind) or "self.training")
+    parts = [Many() for _ in range(3)]
+    assert modal_parts(torch.nn.ModuleList(parts)) == parts
+    assert read == [Many]
+
+
 def test_sizes_are_numbers_while_a_module_is_traced() -> None:
     seen = set()
 
