@@ -64,8 +64,7 @@ def test_the_promise_on_unseen_inputs_is_part_of_the_answer() -> None:
     shown = " ".join(run_text(Report.of(map(promising, RUN))).split())
     assert "error 0.91%, at most 1.23% on unseen inputs (95%) of 2.00% allowed" in shown
     assert "0.91% to 1.23%" in shown
-    saved = "best.onnx, 3.73 MiB; reloaded, its results are the same"
-    assert f"{saved}; its error is at most 1.23%" in shown
+    assert shown.count("at most 1.23%") == 1
     refuted = (
         "kept the limit on the selection inputs. On the held-out inputs its error may reach 2.57%"
     )

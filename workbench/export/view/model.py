@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from ...advisor import subject
 from ...advisor.comparison import better, worse
 from ...advisor.model.overview import (
-    bound_text,
     compared,
     is_as_given,
     original,
@@ -130,11 +129,7 @@ def _advice(found: Sequence[RankedCandidate], run: RunView) -> Iterator[Fact]:
     if report.model and report.model.advice and (weak := report.model.advice.weak_evidence):
         yield fact("! weak", weak, "warning", label_tone="strong warning")
     if report.subject and report.subject.advice and (saved := report.subject.advice.saved):
-        pick = subject.pick_of(report)
-        text = saved_text(saved)
-        if pick and pick.accuracy and (promise := bound_text(pick.accuracy)):
-            text += f"; its error is {promise}"
-        yield fact("saved", text, "good" if saved.reason is None else "error")
+        yield fact("saved", saved_text(saved), "good" if saved.reason is None else "error")
     if report.code is not None:
         yield from listed("why", verdict.reasons[1:] if verdict else ())
         notes = [*report.code.facts.notes, *_steps_note(report), *_unchecked(report)]
