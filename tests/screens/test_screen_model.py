@@ -353,7 +353,7 @@ async def test_a_candidate_above_its_limit_says_so() -> None:
     async with settled(replayed(own_runs.net()), (120, 60)) as pilot:
         await press(pilot, "up")
         assert "Why cpu onnxruntime int8-static-u8s8 t2" in text(pilot)
-        assert "Above the limit of 2.00%." in text(pilot)
+        assert "Its error is above the limit." in text(pilot)
 
 
 async def test_code_that_raised_says_so_on_this_screen() -> None:

@@ -97,10 +97,11 @@ def _why_lines(candidate: Candidate, run: RunView, width: int) -> list[Text]:
     """Why a candidate won, lost or failed; [] if unknown."""
     explained = run.report.explained.get(candidate.case.id)
     sentences = list(explained.sentences) if explained else []
-    failed = candidate.state == "failed"
-    if failed or (explained is None and candidate.reason):
-        why = run.elimination_text(candidate)
-        sentences.insert(0, as_sentence(f"failed: {why}" if failed else why))
+    if candidate.state == "failed":
+        why = f": {candidate.reason.message}" if candidate.reason else ""
+        sentences.insert(0, as_sentence(f"failed{why}"))
+    elif explained is None and candidate.reason:
+        sentences.insert(0, as_sentence(run.elimination_text(candidate)))
     if not sentences:
         return []
     facts = [fact("", subject.brief(text, run.report)) for text in sentences]
