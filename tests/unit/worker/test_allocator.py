@@ -1,4 +1,4 @@
-"""What a worker's allocator keeps between two calls, and what page faults cost."""
+"""Memory that a worker's allocator keeps between two calls, and the cost of page faults."""
 
 import os
 import platform
