@@ -113,8 +113,8 @@ class Plain:
         self.rough: dict[str, float] = {}  # seconds of one call
 
     def in_torch(self) -> list[str]:
-        """Every combination of threads, precision, layout and compiler, in this process's way to
-        treat freed memory."""
+        """Every combination of threads, precision, layout and compiler; what happens to freed
+        memory is the same for all in this process."""
         layers = {type(layer).__name__ for layer in self.module.modules()}
         layouts = ("", "nhwc") if layers & {"Conv2d", "Conv3d"} else ("",)
         modes = ["+".join(filter(None, each)) for each in product(layouts, FORMS, [self.memory])]

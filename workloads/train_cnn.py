@@ -57,7 +57,7 @@ class TrainCnn(Workload):
         sides = list(itertools.accumulate(CONVOLUTIONS, lambda s, c: -(-s // c[2]), initial=image))
         activations = sum(c[1] * side**2 for c, side in zip(CONVOLUTIONS, sides[1:], strict=True))
         weights = sum(9 * inputs * outputs for inputs, outputs, _ in CONVOLUTIONS)
-        size = case.element_bytes  # of activations: autocast halves them
+        size = case.element_bytes  # bytes of an activation, which autocast halves
         return Work(
             flops=3 * forward_pass - skipped,
             bytes_moved=4.0 * (5 * weights + batch * (3 * image**2 + size * activations)),

@@ -6,7 +6,6 @@ Two candidates are level at n = (F_a - F_b) / (s_b - s_a), the break-even point.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import islice, permutations
 
 from ..contract import COMPILED, Case
@@ -60,8 +59,7 @@ def _pairs(
 
 def plain(case: Case) -> Case:
     """The case without its compiling modes."""
-    words = (word for word in case.mode_words if word not in (*COMPILED, "tensorrt"))
-    return replace(case, mode="+".join(words) or None)
+    return case.without(*COMPILED, "tensorrt")
 
 
 def _alike(one: Candidate, other: Candidate) -> bool:

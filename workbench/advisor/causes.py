@@ -166,10 +166,9 @@ def _name(candidate: Candidate) -> str:
 
 def _memory(evidence: Evidence, pick: Candidate) -> Iterator[str]:
     """The pick against itself in a process that does not keep freed memory."""
-    usual = [word for word in pick.case.mode_words if word != "keep"]
-    without = replace(pick.case, mode="+".join(usual) or None)
+    usual = pick.case.without("keep")
     for other in evidence.by_id:
-        if other is not pick and other.case == without:
+        if other is not pick and other.case == usual:
             than = "without keep, where each step faults memory in again"
             if gain := _gain(pick, other, candidate_name(pick.case), than):
                 yield gain

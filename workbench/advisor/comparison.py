@@ -27,7 +27,7 @@ COMPARED = {  # the quantity that a row compares, by objective
     "energy": "energy",
     "memory": "peak memory",
 }
-Values = Callable[[Candidate], ratios.ByRound]  # what a comparison is about
+Values = Callable[[Candidate], ratios.ByRound]  # returns the values to compare
 
 
 def better(objective: str) -> str:

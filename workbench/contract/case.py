@@ -82,6 +82,10 @@ class Case:
         """Whether preparing it includes compiling."""
         return self.compile_mode is not None or "tensorrt" in self.mode_words
 
+    def without(self, *words: str) -> "Case":
+        """The case without these words of its mode."""
+        return replace(self, mode="+".join(w for w in self.mode_words if w not in words) or None)
+
     def but_precision(self) -> "Case":
         """A key that is equal for cases that differ only in precision."""
         return replace(self, precision="", quantization=None)

@@ -23,8 +23,8 @@ class OutputAccuracy:
     """The accuracy of one output of a model over all checked samples, against the original."""
 
     name: str
-    # Euclidean norm of the difference over that of the original's output; of labels the share that
-    # differs.
+    # Euclidean norm of the difference over that of the original's output; for labels, the share
+    # that differs.
     relative_error: float
     cosine: float | None  # cosine of the angle between the two; None if either is all zeros
     # Share of labels that stay, or of rows by their largest entry; None without classes.

@@ -11,8 +11,8 @@ from ..errors import WorkloadError
 from .result import Accuracy, Profile
 
 WAITING_FRACTION = "waiting_fraction"  # metric: share of the time spent waiting for data
-# Metric of a turn on a CPU: the share of its time in which the process faults in memory, or less
-# where several threads do so at the same time.
+# Metric of a turn on a CPU: the share of its time that page faults take, at most; it is less if
+# several threads fault at once.
 FAULTING_FRACTION = "faulting_fraction"
 DEFAULT_CACHE_BYTES = 64 << 20  # if the size of the last-level cache is unknown
 

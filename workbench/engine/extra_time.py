@@ -5,7 +5,7 @@ from ..records import events as ev
 from .context import RunContext, Share
 
 ROOM_SHARE = 0.5  # most of the run's extension that one row may take while others wait
-LEAST_EXTENSION_S = 1.0  # for rounds; less would settle nothing
+LEAST_EXTENSION_S = 1.0  # shortest extension for rounds, since less would settle nothing
 
 
 class ExtraTime:

@@ -169,7 +169,7 @@ class ModelVariants:
         return files if exact else {**files, "limit": repr(self.question.limit)}
 
     def save(self, case: Case, target: Path) -> Saved:
-        """Write the case's variant to `target`; a size with a reason: written, but not checked."""
+        """Write the case's variant to `target`; both a size and a reason: it was not checked."""
         before, pool = _modified(target), self.context.pool
         asked = {"destination": str(target.absolute()), "hidden": str(pool.folder_next_to(target))}
         limit_s, variant = self._share_s(BUILD_SHARE), self.file(case)

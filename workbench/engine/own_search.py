@@ -245,9 +245,7 @@ class OwnSearch(CandidateSource):
         best: dict[str, Case] = {}  # by device
         for case in (candidate.case for candidate in self._ranked):
             if case.backend == "torch":
-                plain = way(case.device, case.precision, None, case.threads)
-                keeps = ways.KEEP in case.mode_words
-                best.setdefault(case.device, ways.keeping(plain) if keeps else plain)
+                best.setdefault(case.device, case)
         return ways.compiled(self._space, best.values())
 
     def _compile_first(self, left_s: float) -> list[Case]:

@@ -37,7 +37,7 @@ class Race:
         self._blocks = BlockRunner(plan, context, self.preparation, self._budget)
         self._active: list[PreparedCase] = []  # still racing
         self._late: list[Case] = []  # to enter once the others are decided
-        self._reference_only: list[Case] = []  # to race among themselves, last
+        self._reference_only: list[Case] = []  # they race last, among themselves
         self._is_deciding = True  # until the reference-only precisions race
         self._number = 0  # index of the next round
         self._began_s = context.now()

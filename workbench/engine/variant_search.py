@@ -69,7 +69,7 @@ class VariantSearch:
         return listed(late, MOST_LISTED) if late else ""
 
     def next(self, measured: Iterable[Candidate], scenario: Scenario, until_s: float) -> list[Case]:
-        """The next variant, if it can be built before `until_s`; one, since time may run out."""
+        """The next variant, if it can be built before `until_s`; only one, as time may run out."""
         cases, too_coarse = list[Case](), self._too_coarse(measured, scenario)
         while self.waiting and not cases:
             recipe = self.waiting[0].recipe

@@ -25,7 +25,7 @@ PROBED = 2**22  # bytes; faulting them in takes about a millisecond
 
 
 def settle() -> None:
-    """Have glibc keep what a process keeps that has run for long; other allocators ignore it."""
+    """Have glibc keep as much as in a process that has run for long; other allocators ignore it."""
     bytes(LARGEST_CHUNK)
 
 
@@ -39,15 +39,15 @@ def keep() -> None:
 
 
 class Faulting:
-    """The page faults of this process since `began`."""
+    """The page faults of this process from now on."""
 
     def __init__(self) -> None:
-        self.before, self.began = _faults(), time.perf_counter()
+        self._before, self._began = _faults(), time.perf_counter()
 
     def share(self) -> float:
-        """The share of the time that they took, unless several threads met theirs together."""
-        spent_s = time.perf_counter() - self.began
-        return min(1.0, (_faults() - self.before) * fault_s() / spent_s)
+        """The share of the time that they took, or more if several threads faulted at once."""
+        spent_s = time.perf_counter() - self._began
+        return min(1.0, (_faults() - self._before) * _fault_s() / spent_s)
 
 
 def _faults() -> int:
@@ -56,7 +56,7 @@ def _faults() -> int:
 
 
 @cache
-def fault_s() -> float:
+def _fault_s() -> float:
     """Seconds to fault in a page, small or huge as the kernel chooses."""
     pages = PROBED // mmap.PAGESIZE
     with mmap.mmap(-1, PROBED, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:

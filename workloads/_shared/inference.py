@@ -71,7 +71,7 @@ def prepare(
     checked: int = CHECKED,
 ) -> "InferenceTask":
     """A task that answers `inputs` in turn; only static INT8 uses `calibration`.  The check
-    compares at most `checked` samples, spread over as many inputs as possible, and over each."""
+    compares at most `checked` samples, spread over as many inputs as possible and within each."""
     kinds = {"torch": TorchInference, "jax": JaxInference}
     task: InferenceTask = kinds.get(case.backend, OnnxInference)(case)
     task.layers, task.inputs, task.checked = layers, inputs, checked

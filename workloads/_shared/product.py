@@ -153,7 +153,7 @@ class Probe:
 
 
 class Side:
-    """Random vectors on one side of a product, and what it makes of them."""
+    """Random vectors that multiply a product from one side, and the results to expect."""
 
     def __init__(self, a: Any, b: Any, seed: int) -> None:
         shape = (b.shape[-1], PROJECTIONS)
@@ -166,8 +166,8 @@ class Side:
         self.scale = max(*scales, np.finfo(float).tiny)
 
     def error(self, product: Any, limit: float) -> float:
-        """The relative error of `product`, or of a row that is far beyond `limit`: among thousands
-        of right ones a wrong row hardly counts."""
+        """The relative error of `product`, or that of a row if it is far beyond `limit`: one wrong
+        row hardly counts among thousands of right ones."""
         rows = np.linalg.norm(project(product, self.vectors) - self.expected, axis=-1) / self.scale
         far = float(rows.max()) * sqrt(rows.size)
         return far if far > ROW_LIMIT * limit else float(np.linalg.norm(rows))

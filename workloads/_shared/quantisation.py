@@ -203,12 +203,17 @@ def in_order(model: Any) -> bytes:
 def _read(node: Any) -> Iterator[str]:
     """The names of the tensors that `node` reads, by itself or in its subgraphs."""
     yield from node.input
-    for attribute in node.attribute:
-        for inner in (
-            *attribute.g.node,
-            *(each for body in attribute.graphs for each in body.node),
-        ):
+    for body in subgraphs(node):
+        for inner in body.node:
             yield from _read(inner)
+
+
+def subgraphs(node: Any) -> Iterator[Any]:
+    """The graphs that If, Loop and Scan hold."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
 
 
 def _require_quantised(model: bytes, method: str) -> None:

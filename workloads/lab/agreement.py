@@ -133,8 +133,8 @@ def _sums(answer: Array, reference: Array, name: str) -> list[float]:
 
 
 def _relative(off: float, whole: float, *, labels: bool) -> float:
-    """The relative error by the squared norms of the difference and of the reference; of labels the
-    share that differs."""
+    """The relative error, from the squared norms of the difference and of the reference; for
+    labels, the share that differs."""
     share = off / whole if whole else float(off > 0)
     return share if labels else math.sqrt(share)
 

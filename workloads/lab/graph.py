@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from math import prod
 from typing import Any
 
+from .._shared.quantisation import subgraphs
+
 # Beginnings of operator names of ONNX and ONNX Runtime that compute with quantised numbers.
 _QUANTISED = (
     "QuantizeLinear", "DequantizeLinear", "DynamicQuantize", "QLinear", "ConvInteger",
@@ -15,14 +17,6 @@ _QUANTISED = (
 _RANDOM = ("Random", "Bernoulli", "Multinomial", "Dropout")
 _FLOATS = {1: "fp32", 10: "fp16", 11: "fp64", 16: "bf16"}  # by TensorProto.DataType
 STANDARD_DOMAINS = ("", "ai.onnx")
-
-
-def subgraphs(node: Any) -> Iterator[Any]:
-    """The graphs that If, Loop and Scan hold."""
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
 
 
 def graphs(model: Any) -> Iterator[Any]:

@@ -12,6 +12,7 @@ from workbench.worker.libraries import onnx
 from workbench.worker.session_options import UNOPTIMISED
 
 from .._shared.profiling import end_profile, kernels
+from .._shared.quantisation import subgraphs
 from .._shared.session import cpu_session
 from . import agreement, graph
 
@@ -87,7 +88,7 @@ def _multiplying(
     for node in body.node:
         if node.op_type in WEIGHTS and node.domain in graph.STANDARD_DOMAINS:
             yield node, weights, inside
-        for inner in graph.subgraphs(node):
+        for inner in subgraphs(node):
             yield from _multiplying(inner, weights, True)
 
 

@@ -53,7 +53,7 @@ class Called:
     counts: Counter[str] = field(default_factory=Counter)  # calls by shapes
     loss: Any = None  # a FollowedLoss, and the tensors that it took besides the output
     given: Any = None
-    earlier: Sequence[Example] = ()  # of further calls from which the loss comes
+    earlier: Sequence[Example] = ()  # inputs of the earlier calls that the loss uses
     no_loss: str = ""  # why it has none
     fed: Sequence[Fed] = ()  # the latest batches of DataLoaders before the call of the example
     caller: str = ""  # latest method of a larger module that called it: "Agent.act"

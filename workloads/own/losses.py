@@ -15,7 +15,7 @@ from workbench.worker.libraries import torch
 
 from .tree import Example, tensors, tensors_of_output
 
-MOST_CALLS = 4  # of a module for one loss; their graphs take memory until it is known
+MOST_CALLS = 4  # most calls of a module for one loss, since their graphs stay in memory
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Tape:
         self._numbers: dict[int, int] = {}  # by id
         # A module, the number of its call and the path in the output.
         self._origins: dict[int, tuple[Any, int, str]] = {}
-        self._calls: dict[int, list[Any]] = {}  # as they were `awaiting`, by the module's id
+        self._calls: dict[int, list[Any]] = {}  # what each call was `awaiting`, by the module's id
         self._is_judged = False  # whether a backward pass has begun
         self._followed: set[int] = set()  # numbers of what comes from an output
         self._given: dict[int, Any] = {}  # constants, since they have no gradients

@@ -171,7 +171,7 @@ def affords_float64(code: Code, call_s: float) -> bool:
 
 
 def errors(answers: Sequence[Array], references: Sequence[Array]) -> list[float]:
-    """The relative error of each output; of labels the share that differs."""
+    """The relative error of each output; for labels, the share that differs."""
     names = [str(place) for place in range(len(references))]
     return [each.relative_error for each in agreement.compare(names, [answers], [references])]
 

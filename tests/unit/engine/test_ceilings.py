@@ -83,7 +83,7 @@ def test_ceilings_are_what_each_kind_of_work_reached() -> None:
 def test_a_ceiling_is_the_rate_of_the_fastest_tenth() -> None:
     slow = measured({product("fp32"): (Work(1e10, 5e7, 1, "products", 5e7), 0.2)})
     (candidate,) = slow.candidates.values()
-    candidate.blocks[0].samples_s[:3] = [0.1, 0.1, 0.1]  # of twelve
+    candidate.blocks[0].samples_s[:3] = [0.1, 0.1, 0.1]  # the others take longer
     (device,) = ceilings.of_report(slow, "abc").devices
     assert device.peak_ops_per_s == pytest.approx({"fp32": 1e11})
 

@@ -1,6 +1,5 @@
 """When a candidate that keeps freed memory joins the race of the user's module."""
 
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from simulated_own import SimulatedOwn, raced
@@ -12,22 +11,16 @@ from workbench.report.candidate import Candidate
 from workbench.report.report import Report
 
 
-def usual(case: Case) -> Case:
-    """The case in a process that returns memory."""
-    words = [word for word in case.mode_words if word != "keep"]
-    return replace(case, mode="+".join(words) or None)
-
-
 class Faulting(SimulatedOwn):
     """Torch spends half of its time on page faults, unless the process keeps freed memory."""
 
     failures: ClassVar = {"export": Reason("not_exported", "it has no ONNX form")}
 
     def step_s(self, case: Case) -> float:
-        return super().step_s(usual(case)) / (2 if "keep" in case.mode_words else 1)
+        return super().step_s(case.without("keep")) / (2 if "keep" in case.mode_words else 1)
 
     def accuracy(self, case: Case) -> dict[str, Any]:
-        return super().accuracy(usual(case))
+        return super().accuracy(case.without("keep"))
 
     def block(self, request: dict[str, Any]) -> dict[str, Any]:
         case = self.cases[request["case"]]

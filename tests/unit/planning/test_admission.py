@@ -274,7 +274,8 @@ def test_a_training_is_refused_for_the_memory_that_its_check_takes_on_the_host()
     assert refusal(small, workload=training, **card) is None
     # Its check takes nothing of the card's memory: 7.6 GB are for the steps.
     assert refusal(small, workload=training, memory_total_bytes=10 * 10**9) is None
-    used = {"memory_total_bytes": 10 * 10**9, "memory_used_bytes": 2 * 10**9}  # by others
+    # Other programs use 2 GB.
+    used = {"memory_total_bytes": 10 * 10**9, "memory_used_bytes": 2 * 10**9}
     found = refusal(small, workload=training, **used)
     assert found is not None and found.code == "no_memory" and "GiB may be used" in found.message
 

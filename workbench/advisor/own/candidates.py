@@ -106,12 +106,12 @@ def keeping(case: Case) -> Case:
 
 def compiled(space: Space, best: Iterable[Case]) -> list[Case]:
     """torch.compile of the best eager candidate on each device."""
-    found = list[Case]()
+    found = []
     for case in best:
         modes = [COMPILE] if kind_of(case.device).on_host else [COMPILE, REDUCE]
         # The compiler chooses its own memory layout.
-        forms = [replace(case, mode=mode) for mode in modes]
-        found += map(keeping, forms) if KEEP in case.mode_words else forms
+        kept = [word for word in case.mode_words if word == KEEP]
+        found += [replace(case, mode="+".join([mode, *kept])) for mode in modes]
     return list(filter(space.request.admits, found))
 
 

@@ -164,7 +164,7 @@ def triplet(net: Any) -> Any:
 
 
 def second(net: Any) -> Any:
-    net(torch.randn(4, 5))  # for a log, perhaps
+    net(torch.randn(4, 5))  # a script may log this output
     return net(torch.randn(4, 5))[0].square().mean()
 
 
