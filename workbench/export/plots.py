@@ -63,13 +63,12 @@ def roofline_plots(report: Report) -> list[Plot]:
     """The ceilings of each device in the precisions that ran, and the candidates under them."""
     run = RunView(report)
     roofs, under = limits(report.candidates.values(), run)
-    curves = [Curve(n, [(10**x, 10**y, n) for x, y in line]) for n, (line, _) in roofs.items()]
+    curves = [Curve(n, [(x, y, n) for x, y in line]) for n, (line, _) in roofs.items()]
     points = []
     for candidate, (x, y) in under:
         name, origin = run.case_name(candidate.case.id), provenance_on(candidate.case.device)
         unit = units.per_s(candidate.case.precision)
-        text = f"{name}, {candidate.scenario}: {units.rate(10**y, unit)}, {origin}"
-        points.append((10**x, 10**y, text))
+        points.append((x, y, f"{name}, {candidate.scenario}: {units.rate(y, unit)}, {origin}"))
     if not points:
         return []
     origin = provenance_on(*(candidate.case.device for candidate, _ in under))

@@ -1,7 +1,6 @@
 """The curves of a sweep: a table of rates, findings in sentences, and a chart."""
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
@@ -111,11 +110,9 @@ def chart_lines(
     places = sorted({x for each in series for x, _ in each.places})
     if len(sweep.axes) != 1 or len(places) < 2 or len({curve.unit for curve in curves}) != 1:
         return []
-    ((_, values),) = sweep.axes.items()
-    sizes = [x for x in values if not isinstance(x, str) and x > 0 and math.log10(x) in places]
     labels = [
-        (math.log10(x), (value_text(x), "strong command" if x in at.values() else "dim"))
-        for x in (sizes[0], sizes[-1], *sizes[1:-1])
+        (x, (value_text(x), "strong command" if x in at.values() else "dim"))
+        for x in (places[0], places[-1], *places[1:-1])
     ]
     rate = partial(units.rate, unit=curves[0].unit)
     return chart(series, labels, rate, width, height, bands)
@@ -143,7 +140,7 @@ def _line(curve: Curve) -> list[Place]:
     for point in curve.points:
         value = next(iter(point.at.values()))
         if not isinstance(value, str) and value > 0 and point.rate:
-            found.append((math.log10(value), math.log10(point.rate)))
+            found.append((value, point.rate))
     return found
 
 
@@ -152,12 +149,12 @@ def crossings(sweep: Sweep, found: Crossover | None = None) -> tuple[list[Band],
     a word for which of the two."""
     if found is not None and found.value is not None:
         low, high = found.ci95 or (found.value, found.value)
-        bands = [Band(math.log10(low), math.log10(high), math.log10(found.value))]
-        bands += [Band(*map(math.log10, found.back))] if found.back is not None else []
+        bands = [Band(low, high, found.value)]
+        bands += [Band(*found.back)] if found.back is not None else []
         return bands, "changes device" if found.between == "device" else "changes"
     moves = [change for change in sweep.lead_changes if _moves(change)]
     bands = [
-        Band(math.log10(low), math.log10(high))
+        Band(low, high)
         for low, high in (change.between for change in moves or sweep.lead_changes)
         if not isinstance(low, str) and not isinstance(high, str) and low > 0
     ]
