@@ -264,20 +264,6 @@ class Row:
     verdict: Verdict | None = None
     candidates: list[Candidate] = field(default_factory=list)
 
-    def apply(self, event: ev.AnyEvent) -> None:
-        """Take in an event about this row."""
-        match event:
-            case ev.RaceStarted():
-                self.began_at_s, self.share_s = event.at_s, event.share_s
-            case ev.BudgetExtended():
-                self.share_s = (self.share_s or 0.0) + event.by_s
-            case ev.RaceEnded():
-                self.rounds, self.ended_by = event.rounds, event.ended_by
-            case ev.CrossoverFound() if self.verdict is not None:
-                self.verdict = self.verdict.with_crossover(event.crossover)
-            case ev.VerdictReached():
-                self.verdict = event.verdict
-
     @property
     def started(self) -> bool:
         return self.began_at_s is not None

@@ -113,16 +113,21 @@ class Report:
                 self._enter(self.rows[event.scenario], event.cases, event.work, event.after)
             case ev.RaceStarted():
                 row = self.rows[event.scenario]
-                row.apply(event)
+                row.began_at_s, row.share_s = event.at_s, event.share_s
                 self.candidates |= {each.case.id: each for each in row.candidates}
                 self.current_row = self.last_row = event.scenario
             case ev.BudgetExtended():
+                row = self.rows[event.scenario]
+                row.share_s = (row.share_s or 0.0) + event.by_s
                 self.extended_s += event.by_s
-                self.rows[event.scenario].apply(event)
-            case ev.RaceEnded() | ev.CrossoverFound():
-                self.rows[event.scenario].apply(event)
+            case ev.RaceEnded():
+                row = self.rows[event.scenario]
+                row.rounds, row.ended_by = event.rounds, event.ended_by
             case ev.VerdictReached():
-                self.rows[event.verdict.scenario].apply(event)
+                self.rows[event.verdict.scenario].verdict = event.verdict
+            case ev.CrossoverFound():
+                row = self.rows[event.scenario]
+                row.verdict = row.verdict and row.verdict.with_crossover(event.crossover)
 
     def _apply_to_subject(self, event: ev.AnyEvent) -> None:
         """Take in an event about the user's model or code."""
