@@ -11,7 +11,6 @@ from ..report.candidate import Candidate
 from ..report.measurements import clocks_of, metrics_of, under_ceilings
 from ..report.names import candidate_name
 from ..text import units
-from ..text.units import as_sentence
 from .comparison import TIMED, better
 from .evidence import Evidence
 from .ranking import gain_over
@@ -133,7 +132,7 @@ def _precision(evidence: Evidence, pick: Candidate) -> Iterator[str]:
             reduced = pick if is_reduced else other
             yield " ".join([gain, *_instructions(evidence, reduced, wins=is_reduced)])
         elif not is_reduced and other.reason and other.reason.code == "slower_precision":
-            yield as_sentence(other.reason.message)
+            yield units.as_sentence(other.reason.message)
 
 
 def _gain(pick: Candidate, other: Candidate, name: str, than: str) -> str | None:
@@ -152,10 +151,10 @@ def _instructions(evidence: Evidence, reduced: Candidate, *, wins: bool) -> Iter
         return
     if names := having(case.precision, machine.cpu):
         has = f"the CPU has {names}."
-        yield as_sentence(has) if wins else f"{_name(reduced)} loses although {has}"
+        yield units.as_sentence(has) if wins else f"{_name(reduced)} loses although {has}"
     elif names := lacking(case.precision, machine.cpu):
         lacks = f"the CPU has no {names}."
-        yield f"{_name(reduced)} wins although {lacks}" if wins else as_sentence(lacks)
+        yield f"{_name(reduced)} wins although {lacks}" if wins else units.as_sentence(lacks)
 
 
 def _name(candidate: Candidate) -> str:

@@ -19,7 +19,6 @@ from ..stats.objectives import OF_A_STEP
 from ..stats.paired import Ratio, student_t_quantile
 from ..stats.samples import Interval, median
 from ..text import units
-from ..text.units import as_sentence
 from .comparison import ranked
 
 MOST_POINTS = 12
@@ -311,7 +310,7 @@ def sentence(crossover: Crossover) -> str:
     wide = [f"{number(a)} and {number(b)}" for a, b in pairwise(crossover.sizes) if b / a > GAP]
     if wide:
         found.append(f"No size was measured between {', or between '.join(wide)}.")
-    return " ".join(map(as_sentence, found))
+    return " ".join(map(units.as_sentence, found))
 
 
 def _with_value(crossover: Crossover, value: float, ci95: Interval) -> Iterator[str]:

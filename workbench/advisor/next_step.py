@@ -11,7 +11,6 @@ from ..report.candidate import Candidate
 from ..report.names import candidate_name
 from ..stats import ratios
 from ..text import units
-from ..text.units import as_sentence
 from .causes import NEAR_LIMIT, launch_bound, roof_of, waiting_fraction
 from .comparison import Comparison, better, quantity
 from .evidence import Evidence
@@ -27,7 +26,7 @@ NOISE = ("busy_machine", OVERLOADED_MACHINE, "stolen_time")
 
 def next_best(evidence: Evidence) -> str:
     """The first piece of advice that the report gives reason for; empty where none does."""
-    return next(map(as_sentence, _advice(evidence)), "")
+    return next(map(units.as_sentence, _advice(evidence)), "")
 
 
 def _advice(evidence: Evidence) -> Iterator[str]:

@@ -14,7 +14,6 @@ from ..stats import ratios
 from ..stats.objectives import UNTIMED
 from ..stats.paired import Ratio
 from ..text import units
-from ..text.units import times
 from .comparison import BELOW, Values, better, ranked, worse
 
 NEGLIGIBLE = 5e-5  # an error that would show as 0.00%
@@ -107,7 +106,7 @@ def gain_text(gained: Gain, objective: str, other: str) -> str:
         return f"at least {units.lead(least)} {word} than {other}, {vary}"
     if ratio.high < 1:
         ratio = ratio.inverse()
-    measured = times(ratio.value, ratio.interval)
+    measured = units.times(ratio.value, ratio.interval)
     if ratio.low > 1:
         return f"{measured} {word} than {other}"
     apart = units.apart(ratio.value, ratio.interval)
@@ -129,7 +128,7 @@ def tie_text(verdict: Verdict, runner_up: str) -> str:
         return f"No clear lead over {runner_up}."
     if high <= 1 + ratios.TOLERANCE:
         return f"It leads {runner_up} by {BELOW}."
-    return f"It leads {runner_up}: {times(verdict.pick_ratio or 1.0, (low, high))}."
+    return f"It leads {runner_up}: {units.times(verdict.pick_ratio or 1.0, (low, high))}."
 
 
 def ties(verdict: Verdict, name: Callable[[str], str] = candidate_name) -> Iterator[str]:

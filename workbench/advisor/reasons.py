@@ -16,7 +16,6 @@ from ..stats.objectives import UNTIMED
 from ..stats.paired import Ratio
 from ..stats.ratios import TOLERANCE, is_tie
 from ..text import units
-from ..text.units import as_sentence, listed
 from .comparison import BELOW, COMPARED, Comparison, better, worse
 from .evidence import Evidence, was_far_behind
 from .limits import beyond_limits, error_limit, exceeding, uncounted
@@ -47,7 +46,7 @@ def _outcome(evidence: Evidence) -> Iterator[str]:
         yield from _without_gpu(evidence)
     elif evidence.device_ratio is None and evidence.choice in NAMES:
         yield f"Only {NAMES[evidence.choice]} meets the limits."
-        yield f"Not eligible: {listed(why_lost(evidence.lost, evidence))}."
+        yield f"Not eligible: {units.listed(why_lost(evidence.lost, evidence))}."
         if evidence.lead is not None:
             yield from _lead(evidence.lead)
         yield from _weak_evidence(evidence)
@@ -62,7 +61,7 @@ def _outcome(evidence: Evidence) -> Iterator[str]:
 def _without_gpu(evidence: Evidence) -> Iterator[str]:
     absence = evidence.absence
     if absence is not None and not evidence.is_without_gpu:
-        yield as_sentence(absence.message)
+        yield units.as_sentence(absence.message)
     if evidence.lead is not None:
         yield from _lead(evidence.lead)
     elif evidence.pick is not None:
@@ -87,7 +86,7 @@ def _lead(lead: Comparison) -> Iterator[str]:
         turns = "its first turn" if len(lead.other.blocks) == 1 else "two turns"
         yield f"{candidate_name(lead.other.case)} was eliminated after {turns} ({behind})."
     elif is_vague(lead.one, lead.other):
-        names = listed([candidate_name(each.case) for each in (lead.one, lead.other)])
+        names = units.listed([candidate_name(each.case) for each in (lead.one, lead.other)])
         yield f"The times of {names} {VARY}."
     else:
         yield lead.sentence()
@@ -116,7 +115,7 @@ def _incomparable(evidence: Evidence) -> Iterator[str]:
     first, *others = why_lost(missing, evidence) or [why]
     yield f"{nothing} {could_be}: {first}."
     if others:
-        yield f"Others: {listed(others)}."
+        yield f"Others: {units.listed(others)}."
     # The other device was not requested; a model and own code have sentences of their own.
     is_listed = evidence.row.plan.workload not in UNLISTED
     if is_listed and not missing and evidence.lead is not None:
@@ -195,7 +194,7 @@ def _not_picked(evidence: Evidence) -> Iterator[str]:
     if not evidence.eligible:
         return  # the outcome says it all
     groups = [(why, names) for why, names in excluded(evidence).items()]
-    named = [f"{listed(names, MOST_NAMED)} ({why})" for why, names in groups[:MOST_NAMED]]
+    named = [f"{units.listed(names, MOST_NAMED)} ({why})" for why, names in groups[:MOST_NAMED]]
     if named:
         yield f"Not picked: {'; '.join(named)}."
     if more := sum(len(names) for _, names in groups[MOST_NAMED:]):

@@ -10,7 +10,6 @@ from ...report.names import LIBRARIES, candidate_name, settings_in_words
 from ...report.report import Report
 from ...stats import ratios
 from ...text import units
-from ...text.units import listed
 from ...worker.code import COMMAND, TORCH
 from ..break_even import plain, whole
 from ..comparison import as_written
@@ -78,7 +77,7 @@ def recommendation(report: Report) -> list[str]:
         used = f", and the script uses {sizes} sizes" if sizes > 1 else ""
         found.append(f"It compiles again for inputs of every other size{used}.")
     if code.breaks:
-        found.append(f"Graph breaks: {listed(code.breaks, MOST_LISTED)}.")
+        found.append(f"Graph breaks: {units.listed(code.breaks, MOST_LISTED)}.")
     return found
 
 
@@ -110,7 +109,7 @@ def answer(row: Row, report: Report) -> list[str]:
         sentences.append(f"It waits for data {waits} of the time.")
     sentences += ties(verdict)
     if missed := [candidate_name(each.case) for each in row.candidates if was_missed(each)]:
-        sentences.append(f"Not measured, for lack of time: {listed(missed, MOST_LISTED)}.")
+        sentences.append(f"Not measured, for lack of time: {units.listed(missed, MOST_LISTED)}.")
     return sentences
 
 
@@ -120,7 +119,7 @@ def _run(pick: Candidate, row: Row, code: CodeReport) -> str:
     known_as = given_name(code, row.candidates[0].case)
     where = " on the CPU" if case.device == "cpu" else f" on {case.device}"
     where = "" if case.backend == COMMAND else where
-    ways = f" with {listed(found)}" if (found := _ways(case, code.facts.precision)) else ""
+    ways = f" with {units.listed(found)}" if (found := _ways(case, code.facts.precision)) else ""
     if pick is given:
         others = any(c is not pick and c.blocks for c in row.candidates)
         more = f"more than {ratios.TOLERANCE:.0%} better"
@@ -165,7 +164,7 @@ def _fastest_batch(picks: Sequence[Candidate]) -> str:
     rates = {pick.case.batch: pick.work.items / pick.median_s for pick in picks}
     best, *others = sorted(rates, key=lambda batch: -rates[batch])
     shown = {batch: units.rate(rate, "samples/s") for batch, rate in rates.items()}
-    slower = listed([f"{shown[batch]} at batch {batch}" for batch in others])
+    slower = units.listed([f"{shown[batch]} at batch {batch}" for batch in others])
     if rates[best] < (1 + ratios.TOLERANCE) * rates[others[0]]:
         return f"No batch clearly trains the most samples: {shown[best]} at batch {best}, {slower}."
     return f"Batch {best} trains the most samples: {shown[best]}, against {slower}."

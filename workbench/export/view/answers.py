@@ -17,7 +17,6 @@ from ...report.report import Report
 from ...stats.paired import Ratio
 from ...stats.ratios import TOLERANCE, is_tie
 from ...text import units
-from ...text.units import as_sentence
 from .curves import curve_lines, legend, place_text
 from .derived import RunView, row_title
 from .details import INDENT, metrics_text
@@ -249,7 +248,8 @@ def _lead(found: ObjectivePick, verdict: Verdict) -> str:
 
 def _because(reason: Reason) -> str:
     """Two sentences, since the remedies of some reasons are long."""
-    return f"{reason.message}. {as_sentence(reason.hint)}" if reason.hint else f"{reason.message}."
+    remedy = f" {units.as_sentence(reason.hint)}" if reason.hint else ""
+    return f"{reason.message}.{remedy}"
 
 
 def _value(found: ObjectivePick) -> str:

@@ -19,7 +19,6 @@ from ...report.candidate import Candidate, Row
 from ...report.names import candidate_name
 from ...report.report import Report
 from ...text import units
-from ...text.units import as_sentence
 from .answers import answer_warnings, command_lines
 from .derived import RunView
 from .details import INDENT, output_text
@@ -99,9 +98,9 @@ def _why_lines(candidate: Candidate, run: RunView, width: int) -> list[Text]:
     sentences = list(explained.sentences) if explained else []
     if candidate.state == "failed":
         why = f": {candidate.reason.message}" if candidate.reason else ""
-        sentences.insert(0, as_sentence(f"failed{why}"))
+        sentences.insert(0, units.as_sentence(f"failed{why}"))
     elif explained is None and candidate.reason:
-        sentences.insert(0, as_sentence(run.elimination_text(candidate)))
+        sentences.insert(0, units.as_sentence(run.elimination_text(candidate)))
     if not sentences:
         return []
     facts = [fact("", subject.brief(text, run.report)) for text in sentences]
