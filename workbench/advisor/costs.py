@@ -12,10 +12,11 @@ from ..records.verdict import CaseCost, ObjectivePick
 from ..report.candidate import ENERGY, Candidate, eliminations
 from ..report.names import candidate_name
 from ..stats import ratios
-from ..stats.objectives import HOUR_S, SECONDS
+from ..stats.objectives import HOUR_S
 from ..stats.paired import value_and_interval
 from ..stats.ratios import Rounds
 from ..stats.samples import median
+from .comparison import TIMED
 
 MILLION = 1e6
 COUNTER, READINGS = "energy counter", "power readings"
@@ -85,9 +86,9 @@ def by_objective(eligible: Sequence[Candidate], prices: Mapping[str, float]) -> 
 def _fastest(eligible: Sequence[Candidate]) -> ObjectivePick:
     objective = eligible[0].objective
     unit = {"time_to_result": "s/run", "latency_p99": "s/step at p99"}.get(objective)
-    rounds = {c.case.id: c.rounds() if objective in SECONDS else c.step_rounds() for c in eligible}
+    rounds = {c.case.id: c.rounds() if objective in TIMED else c.step_rounds() for c in eligible}
     values = {c.case.id: c.value if unit else c.median_s for c in eligible}
-    beaten = eliminations(eligible) if objective in SECONDS else {}
+    beaten = eliminations(eligible) if objective in TIMED else {}
     return _raced("fastest", rounds, values, unit or "s/step", beaten)
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import msgspec
 
+from ...advisor.comparison import TIMED
 from ...advisor.ranking import error_text, is_vague
 from ...records.document import SetupTimes
 from ...records.verdict import Verdict
@@ -152,7 +153,6 @@ def _largest_batch(row: Row, run: RunView) -> list[Text]:
 
 
 OBJECTIVE_TITLES = {"latency_p99": "p99", "time_to_result": "To result"}
-PLOTTED = {"cost": "Cost", "energy": "Energy", "memory": "Memory"}
 APART = ""  # key of the heading above the candidates for reference only
 VARIES = "varies"  # in place of a ratio that `is_vague`
 MORE_IS_BETTER = "test_accuracy"  # the metric whose limit is a minimum
@@ -179,7 +179,8 @@ def run_columns(
     one for the errors."""
     has_values = any(candidate.value is not None for candidate in row.candidates)
     counted = [replace(each, rank=1 if has_values else 8) for each in counted_columns(row)]
-    title, axis = PLOTTED.get(row.plan.objective, "Time"), forest.axis(run.stated(row))
+    objective, axis = row.plan.objective, forest.axis(run.stated(row))
+    title = "Time" if objective in TIMED else objective.capitalize()
     return [
         *([Column("mark", "")] if marks else []),
         _CANDIDATE,
