@@ -208,5 +208,6 @@ def _against_best(sides: Sequence[Side]) -> dict[str, Ratio | None]:
 
 
 def _alike(against: Mapping[str, Ratio | None]) -> list[str]:
-    """The node types that may be the best."""
-    return [n for n, r in against.items() if r is None or r.low <= 1 or ratios.is_tie(r)]
+    """The node types that may be the best.  An interval within 5% contains 1 too, since equal nodes
+    differ by more."""
+    return [name for name, ratio in against.items() if ratio is None or ratio.low <= 1]
