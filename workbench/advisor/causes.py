@@ -24,17 +24,10 @@ ROOFS = {"memory": "memory bandwidth", "cache": "cache bandwidth", "compute": "a
 
 def causes(evidence: Evidence) -> list[str]:
     """Sentences that each state a fact and its consequence, the most telling first."""
-    if evidence.pick is None:
+    if (pick := evidence.pick) is None:
         return []
-    return [
-        *_start_up(evidence, evidence.pick),
-        *_waiting(evidence, evidence.pick),
-        *_launches(evidence),
-        *_roofs(evidence, evidence.pick),
-        *_memory(evidence, evidence.pick),
-        *_precision(evidence, evidence.pick),
-        *_threads(evidence, evidence.pick),
-    ]
+    looks = (_start_up, _waiting, _launches, _roofs, _memory, _precision, _threads)
+    return [sentence for look in looks for sentence in look(evidence, pick)]
 
 
 def _start_up(evidence: Evidence, pick: Candidate) -> Iterator[str]:
@@ -70,7 +63,7 @@ def waiting_fraction(evidence: Evidence) -> float | None:
     return waiting if waiting >= LOADING_LIMITS_FROM else None
 
 
-def _launches(evidence: Evidence) -> Iterator[str]:
+def _launches(evidence: Evidence, _: Candidate) -> Iterator[str]:
     clocks = launch_bound(evidence)
     if clocks is not None and evidence.best_gpu is not None:
         name = candidate_name(evidence.best_gpu.case)

@@ -30,7 +30,6 @@ from .words import bar
 
 TIMES = "Where the time of one run goes"
 RACED = "a whole run, raced"
-_TONES = (("fp32", "cpu-1"), ("int8", "cpu-0"))  # columns of times with their tones
 
 
 def head_lines(run: RunView, width: int, *, roomy: bool, title: str = "") -> list[Text]:
@@ -243,28 +242,31 @@ def operator_lines(chosen: Candidate | None, report: Report, width: int) -> list
     lines = []
     for each in found.operators:
         cells: dict[str, Cell] = {"operator": Text.of(each.operator)}
-        cells |= {key: _timed(getattr(each, f"{key}_s"), longest, tone) for key, tone in _TONES}
+        cells["fp32"] = _timed(each.fp32_s, longest, "cpu-1")
+        cells["int8"] = _timed(each.int8_s, longest, "cpu-0")
         if each.fp32_s and each.int8_s:
             cells["gain"] = Text.of(units.gain(each.fp32_s / each.int8_s))
         lines.append(Line(each.operator, cells))
     raced = gain_over(given, candidate, Candidate.step_rounds)
     if given is not None and raced is not None:
         # The times of the race, since a profiled run is slower.
-        times = [c.median_s for c in (given, candidate)]
-        cells = {"operator": Text.of(RACED)}
+        cells = {"operator": Text.of(RACED), "fp32": Text.of(_time(given.median_s))}
+        cells["int8"] = Text.of(_time(candidate.median_s))
         if raced.least is None:
             cells["gain"] = Text.of(units.gain(raced.factor))
-        for (key, _), seconds in zip(_TONES, times, strict=True):
-            cells[key] = Text.of(f"{units.duration(seconds, align=True):>7}")
         lines.append(Line(RACED, cells))
     return [title, *table_lines(columns, lines, width)]
+
+
+def _time(seconds: float) -> str:
+    return f"{units.duration(seconds, align=True):>7}"
 
 
 def _timed(seconds: float, longest: float, tone: str) -> Callable[[int], Text]:
     """`3.70 ms ━━━━━━━`, or a dash if the variant has no such operator."""
     if not seconds:
         return lambda _: Text.of(("      -", "dim"))
-    return bar(f"{units.duration(seconds, align=True):>7}", seconds / longest, tone)
+    return bar(_time(seconds), seconds / longest, tone)
 
 
 def rest_lines(chosen: Candidate | None, run: RunView, width: int) -> list[Text]:
