@@ -173,11 +173,14 @@ class Report:
             row.candidates.append(candidate)
             self.candidates[case.id] = candidate
 
-    def statistics(self, candidate: Candidate) -> doc.Measurement:
-        """The candidate as it appears in the document, without its samples."""
-        row = self.rows[candidate.scenario].candidates
-        others = fastest_of(row), self.measurement_warnings(candidate), self.ceilings
-        return statistics(candidate, row, *others, with_samples=False)
+    def statistics(
+        self, candidate: Candidate, fastest: Candidate | None = None, *, with_samples: bool = False
+    ) -> doc.Measurement:
+        """The candidate as it appears in the document; no screen shows its samples, nor how it
+        compares with the `fastest` of its row, which takes long to find."""
+        row, warned = self.rows[candidate.scenario], self.measurement_warnings(candidate)
+        others = row.candidates, fastest, warned, self.ceilings
+        return statistics(candidate, *others, with_samples=with_samples)
 
     def disturbances(self, row: Row) -> list[Warning]:
         """The warnings on the whole race of a row, such as a busy machine."""
@@ -246,8 +249,7 @@ class Report:
         for row in self.rows.values():
             fastest = fastest_of(row.candidates)
             for candidate in row.candidates:
-                others = fastest, self.measurement_warnings(candidate), self.ceilings
-                yield statistics(candidate, row.candidates, *others, with_samples=True)
+                yield self.statistics(candidate, fastest, with_samples=True)
 
     @property
     def sweeps(self) -> list[doc.Sweep]:
