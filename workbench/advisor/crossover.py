@@ -14,13 +14,12 @@ from statistics import fmean, linear_regression
 from msgspec.structs import replace
 
 from ..records.verdict import Crossover, CrossoverPoint
-from ..report.candidate import Candidate
+from ..report.candidate import Candidate, ranked
 from ..stats import ratios
 from ..stats.objectives import OF_A_STEP
 from ..stats.paired import Ratio, student_t_quantile
 from ..stats.samples import Interval, median
 from ..text import units
-from .comparison import ranked
 
 MOST_POINTS = 12
 NEAR = 2.0  # largest ratio that helps to locate the change

@@ -12,7 +12,7 @@ from ..planning.request import LONGEST_BUDGET_S
 from ..planning.scenario import Scenario
 from ..records.reason import BUDGET, OVERLOADED_MACHINE, Reason, Warning
 from ..records.verdict import LIKELY, OPEN, SURE, TIE
-from ..report.candidate import BY_FIRST_BLOCK, CANCELLED, Candidate, Row
+from ..report.candidate import BY_FIRST_BLOCK, CANCELLED, Candidate, Row, ranked
 from ..report.measurements import measurement_warnings
 from ..report.names import candidate_name
 from ..report.report import Report
@@ -20,7 +20,7 @@ from ..stats import ratios
 from ..stats.paired import Ratio
 from ..text import units
 from ..worker.code import COMMAND
-from .comparison import COMPARED, Comparison, Values, as_written, ranked, ratio_of
+from .comparison import COMPARED, Comparison, Values, as_written, ratio_of
 from .limits import beyond_limits, eligible, exceeds_error_limit, is_surely_beyond_limits
 from .race_summary import is_cut_short
 

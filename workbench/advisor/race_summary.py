@@ -1,9 +1,8 @@
 """The summary of a row's race: who joined, who was eliminated when and why, who finished."""
 
 from ..records.verdict import Elimination, RaceSummary
-from ..report.candidate import BY_FIRST_BLOCK, CANCELLED, Candidate, Row
+from ..report.candidate import BY_FIRST_BLOCK, CANCELLED, Candidate, Row, ranked
 from ..text import units
-from .comparison import ranked
 
 ENDINGS = {
     "decided": "decided after {}",

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 from ..catalog.files import UNLISTED
 from ..records.verdict import Verdict
-from ..report.candidate import Candidate, Row
+from ..report.candidate import Candidate, Row, ranked
 from ..report.names import candidate_name
 from ..stats import ratios
 from ..stats.objectives import UNTIMED
 from ..stats.paired import Ratio
 from ..text import units
-from .comparison import BELOW, Values, better, ranked, worse
+from .comparison import BELOW, Values, better, worse
 
 NEGLIGIBLE = 5e-5  # an error that would show as 0.00%
 VARY = "vary too much for a figure"

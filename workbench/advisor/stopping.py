@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from ..contract import kind_of
 from ..planning.scenario import Scenario
 from ..records.events import BlockMeasured
-from ..report.candidate import Candidate
+from ..report.candidate import Candidate, ranked
 from ..report.measurements import WIDE
 from ..stats import ratios, samples as stats
 from ..stats.objectives import OF_A_STEP
-from .comparison import ranked
 from .crossover import MOST_POINTS
 from .elimination import Standings, groups
 from .limits import is_admissible

@@ -18,12 +18,12 @@ from ..planning.scenario import Scenario
 from ..records.document import Measurement
 from ..records.reason import Reason, Warning
 from ..records.verdict import WhatIf
-from ..report.candidate import Candidate
+from ..report.candidate import Candidate, ranked
 from ..report.from_document import candidate_of
 from ..report.names import candidate_name
 from ..stats.objectives import BY_DEVICE
 from ..stats.unpaired import between_equals
-from .comparison import TIMED, ranked
+from .comparison import TIMED
 from .estimate import Estimate, Point, estimate
 from .limits import is_admissible
 from .recordings import Recording, file_name, load, named, own_folder

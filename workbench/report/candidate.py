@@ -13,7 +13,7 @@ from ..records.reason import Reason
 from ..records.verdict import Verdict
 from ..stats import samples as stats
 from ..stats.objectives import HOUR_S, MEMORY_SPREAD, START_UP_SPREAD
-from ..stats.ratios import Rounds
+from ..stats.ratios import Rounds, ranking
 
 ENERGY = "energy_j"  # the metric of a block with the joules of one step on the CPU
 BY_FIRST_BLOCK = ("far_slower", "slower_precision")  # codes of eliminations without an interval
@@ -305,3 +305,11 @@ class Row:
 def eliminations(candidates: Iterable[Candidate]) -> dict[str, str]:
     """Which candidate eliminated which, by the id of the eliminated one."""
     return {c.case.id: c.beaten_by for c in candidates if c.beaten_by is not None}
+
+
+def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """The candidates from best to worst; those without a value are missing."""
+    known = {candidate.case.id: candidate for candidate in candidates}
+    rounds = {case: c.rounds() for case, c in known.items()}
+    order = ranking(rounds, eliminations(known.values()))
+    return [known[case] for case in order]

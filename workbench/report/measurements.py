@@ -14,7 +14,7 @@ from ..records.machine import Machine
 from ..records.reason import Warning
 from ..stats import ratios, samples as stats
 from ..text import units
-from .candidate import ENERGY, SHARED, Candidate, eliminations
+from .candidate import ENERGY, SHARED, Candidate, ranked
 
 FEW_SAMPLES = 10
 WIDE = 0.05  # relative half-width of the median's interval
@@ -83,9 +83,7 @@ def _of_samples(candidate: Candidate) -> dict[str, Any]:
 
 def fastest_of(row: Sequence[Candidate]) -> Candidate | None:
     """The fastest valid candidate, by a comparison of every pair; None if none has a value."""
-    rounds = {c.case.id: c.rounds() for c in row if c.is_valid}
-    order = ratios.ranking(rounds, eliminations(row))
-    return next((c for c in row if order and c.case.id == order[0]), None)
+    return next(iter(ranked(c for c in row if c.is_valid)), None)
 
 
 def against(candidate: Candidate, fastest: Candidate | None) -> doc.Against | None:

@@ -5,14 +5,13 @@ from collections.abc import Iterator
 
 from ...contract import Accuracy, Case
 from ...records.model import Explanation, ModelFacts
-from ...report.candidate import Candidate, Row
+from ...report.candidate import Candidate, Row, ranked
 from ...report.names import candidate_name
 from ...report.report import Report
 from ...stats.objectives import UNTIMED
 from ...stats.ratios import TOLERANCE
 from ...text import units
 from ...worker.session_options import EXTENDED, NO_SPIN, OPENVINO
-from ..comparison import ranked
 from ..ranking import RankedCandidate, error_text, gain_over, gain_text, in_order, no_pick, ties
 
 MODEL_WORKLOAD = "model"

@@ -5,12 +5,12 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from ...advisor.comparison import ranked, worse
+from ...advisor.comparison import worse
 from ...advisor.ranking import is_vague
 from ...contract import Case, ParameterValue
 from ...records.document import LargestBatch, Measurement, Sweep
 from ...report import sweeps
-from ...report.candidate import Candidate, Row
+from ...report.candidate import Candidate, Row, ranked
 from ...report.names import candidate_name, machine_name
 from ...report.report import Report
 from ...stats import ratios
