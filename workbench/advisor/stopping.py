@@ -63,14 +63,13 @@ def is_decided(candidates: Sequence[Candidate], scenario: Scenario) -> bool:
     """Whether each group has its best, up to ties, and the best CPU and GPU are distinguished."""
     leaders = []
     for group in groups(candidates, scenario):
-        rounds = {candidate.case.id: candidate.rounds() for candidate in group}
-        if not (order := ratios.ranking(rounds)):
+        if not (order := [candidate.rounds() for candidate in ranked(group)]):
             return False  # no candidate has a value of the objective yet
         first, *others = order
-        if not all(_is_no_better(rounds[other], rounds[first]) for other in others):
+        if not all(_is_no_better(other, first) for other in others):
             return False
         if group[0].case.precision not in scenario.reference_only:
-            leaders.append(rounds[first])
+            leaders.append(first)
     if len(leaders) == 2:
         ratio = ratios.decisive_ratio(leaders[0], leaders[1])
         if ratio is not None and ratio.pairs >= PATIENCE and ratios.is_close(ratio):

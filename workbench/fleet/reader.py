@@ -141,7 +141,7 @@ def job_node(
     at, flaw, submitted = folder / fleet.JOBS / job.name, "", None
     node = FleetNode(shown(job.name), shown(job.node_type, 80), shown(job.node, 80), "")
     for name in (fleet.SUBMITTED, fleet.DOCUMENT, fleet.JOURNAL):
-        if node.run is None and os.path.lexists(at / name):
+        if os.path.lexists(at / name):
             try:
                 if name == fleet.SUBMITTED:
                     submitted = decoded(at / name, fleet.Submitted)

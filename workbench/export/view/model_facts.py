@@ -1,4 +1,4 @@
-"""A user's model in sentences: its facts, its variants, and the result of each step."""
+"""A user's model or code in sentences: its facts, its variants, and what was left out or saved."""
 
 from collections.abc import Iterator
 
