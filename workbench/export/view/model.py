@@ -179,11 +179,6 @@ def _refused(row: Row) -> Iterator[Fact]:
                 yield fact("  remedy", candidate.reason.hint)
 
 
-def _refused_lines(row: Row, width: int) -> list[Text]:
-    lines = facts_lines(list(_refused(row)), width, INDENT)
-    return lines + (command_lines(row.verdict.reproduce) if row.verdict else [])
-
-
 def _leader(found: Sequence[RankedCandidate], report: Report) -> Iterator[Fact]:
     """The fastest candidate so far among those that may be picked."""
     first, given = next(iter(report.candidates.values()), None), "the model as given"
@@ -301,36 +296,31 @@ def _outputs(chosen: Candidate | None, report: Report) -> tuple[str, list[Fact]]
     return f"Outputs of {short_name(candidate.case)}", facts
 
 
-def model_lines(run: RunView, width: int, table_width: int) -> list[Text]:
-    """Everything about the model or code of a finished run; [] in other runs."""
+def model_parts(run: RunView, width: int, table_width: int) -> Iterator[list[Text]]:
+    """Everything about the model or code of a finished run; nothing in other runs."""
     report, code, row = run.report, subject.snippet(run.report), run.report.subject_row
     if report.subject is None:
-        return _refused_lines(row, width) if row is not None and subject.is_refused(report) else []
+        if row is not None and subject.is_refused(report):
+            yield facts_lines(list(_refused(row)), width, INDENT)
+            yield command_lines(row.verdict.reproduce)[1:] if row.verdict else []
+        return
     found, verdict = subject.ranked_candidates(report), report.subject_verdict
     first, *rest = _described(report)
-    parts = [
-        facts_lines(list(_advice(found, run)), width, INDENT) if row else [],
-        facts_lines([fact("", first), *(fact(" ", text) for text in rest)], width, 2),
-    ]
+    if row is not None:
+        yield facts_lines(list(_advice(found, run)), width, INDENT)
+    yield facts_lines([fact("", first), *(fact(" ", text) for text in rest)], width, 2)
     if row is not None and found:
         table = table_lines(columns(row, bars=False), candidate_lines(found, run), table_width)
-        parts.append([*table, *facts_lines(list(_further_warnings(found, report)), width, INDENT)])
+        yield [*table, *facts_lines(list(_further_warnings(found, report)), width, INDENT)]
     explained = (" ".join(each.sentences) for each in report.explained.values())
-    why = [fact("", subject.brief(text, report)) for text in explained]
-    parts.append([heading("Why", width), *facts_lines(why, width)] if why else [])
-    parts.append(module_lines(report, width) or operator_lines(None, report, width))
+    if why := [fact("", subject.brief(text, report)) for text in explained]:
+        yield [heading("Why", width), *facts_lines(why, width)]
+    yield module_lines(report, width) or operator_lines(None, report, width)
     if verdict is not None and verdict.race is not None:
-        parts.append(facts_lines([fact("race", counts_text(verdict.race))], width, INDENT))
-    parts.append(rest_lines(None, run, width))
+        yield facts_lines([fact("race", counts_text(verdict.race))], width, INDENT)
+    yield rest_lines(None, run, width)
     if code is not None:
-        parts.append([heading("To run it as it was measured", width)])
-        parts[-1] += [Text.of(line) for line in code.splitlines()]
-    lines: list[Text] = []
-    for part in parts:
-        lines += [Text(), *part] if lines and part else part
-        while lines and not lines[-1].spans:
-            lines.pop()
-    return lines
+        yield [heading("To run it as it was measured", width), *map(Text.of, code.splitlines())]
 
 
 def _further_warnings(found: Sequence[RankedCandidate], report: Report) -> Iterator[Fact]:
