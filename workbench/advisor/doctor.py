@@ -5,21 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from .. import catalog
+from ..machine import warnings as hardware
 from ..machine.datasheets import shortfalls
 from ..machine.nvidia.gpus import GPU_WITHOUT_DRIVER
 from ..machine.nvidia.nvml import Links
 from ..machine.packages import onnx_cuda
 from ..machine.packages.software import WARNED
 from ..machine.packages.trials import Trial
-from ..machine.warnings import (
-    NOT_BY_TORCH,
-    cuda_gpus,
-    hardware_warnings,
-    library_warnings,
-    of_others,
-    subject,
-    torch_remedy,
-)
 from ..records.document import Ceilings
 from ..records.machine import Gpu, Machine, Pcie, Software
 from ..records.reason import Reason, Warning
@@ -32,7 +24,7 @@ from .stack import FAIL, OK, ORT, WARN, Level, package_of, sees_gpu, stack
 LEAST_FREE = 0.10  # share of memory that should be free, on the host and on each GPU
 # Detection warnings after which something installed cannot be used as it is.
 _FATAL = (
-    *NOT_BY_TORCH, "gpu_prohibited", "nvml_without_cuda", "gpu_unreadable",
+    *hardware.NOT_BY_TORCH, "gpu_prohibited", "nvml_without_cuda", "gpu_unreadable",
     "gpu_without_driver", "python_silent", "version_mismatch",
 )  # fmt: skip
 # "hw_slowdown" is left out: cards report it briefly while they wake up.
@@ -71,7 +63,7 @@ def examine(
     ceilings: Ceilings | None = None,
 ) -> Examination:
     """Everything that can be said without a measurement; `trials` are by package."""
-    warnings = hardware_warnings(machine, software)
+    warnings = hardware.hardware_warnings(machine, software)
     checks = [
         *_host(machine, warnings),
         *_packages(machine, software, trials, warnings),
@@ -120,7 +112,7 @@ def _packages(
         yield from _works(name, machine, software, trials.get(name))
     if sees_gpu(machine):
         yield from _torch_gpu(machine, software, trials.get("torch"), warnings)
-    if cuda_gpus(machine):
+    if machine.cuda_gpus:
         yield from _ort_gpu(machine, software, trials.get(ORT))
 
 
@@ -128,8 +120,8 @@ def _works(name: str, machine: Machine, software: Software, trial: Trial | None)
     """Whether the package computes on the CPU, and an optional one also on its other devices."""
     pip, library = f"{software.executable} -m pip install", catalog.backend(name)
     builds = {}  # package to an install command; the default wheels suit few drivers
-    if cuda_gpus(machine):
-        builds["torch"] = torch_remedy(machine, software.executable)
+    if machine.cuda_gpus:
+        builds["torch"] = hardware.torch_remedy(machine, software.executable)
         if (fits := onnx_cuda.remedy(machine, software)).startswith(software.executable):
             builds[ORT] = fits  # else the driver is too old for any
     if trial is None:
@@ -146,7 +138,7 @@ def _works(name: str, machine: Machine, software: Software, trial: Trial | None)
     for device, why in trial.devices.items():
         if why is not None and device != "cpu" and library.optional:
             yield Check(name, WARN, f"does not work on {device}: {why}")
-    for warning in library_warnings(name, trial.version, trial.libraries.get("OpenMP")):
+    for warning in hardware.library_warnings(name, trial.version, trial.libraries.get("OpenMP")):
         yield Check(name, WARN, warning.message, warning.remedy)
 
 
@@ -154,7 +146,7 @@ def _torch_gpu(
     machine: Machine, software: Software, trial: Trial | None, warnings: Sequence[Warning]
 ) -> Iterator[Check]:
     name = "torch on the GPU"
-    known = _from(warnings, *NOT_BY_TORCH, name=name)
+    known = _from(warnings, *hardware.NOT_BY_TORCH, name=name)
     yield from known
     if known or trial is None:
         return
@@ -163,7 +155,7 @@ def _torch_gpu(
         if why is not None:
             remedy = "see the driver checks below"
             if "CUDA error: no kernel image" in why:  # some builds leave cards out
-                remedy = torch_remedy(machine, software.executable)
+                remedy = hardware.torch_remedy(machine, software.executable)
             yield Check(name, FAIL, f"{device}: {why}", remedy)
     if working := [device for device, why in devices.items() if why is None]:
         yield Check(name, OK, f"gives correct results on {', '.join(working)}")
@@ -199,11 +191,11 @@ def _driver(machine: Machine, warnings: Sequence[Warning]) -> list[Check]:
 
 def _gpu(gpu: Gpu, machine: Machine, warnings: Sequence[Warning]) -> Iterator[Check]:
     name = gpu.device or f"gpu {gpu.index}"
-    if of_others(gpu, machine):
+    if hardware.of_others(gpu, machine):
         why = gpu.unavailable.get("name") or gpu.unavailable["device"]
         yield Check(name, OK, f"not yours: {why}")
         return
-    mine = [w for w in warnings if w.subject == subject(gpu) and w.code not in NOT_BY_TORCH]
+    mine = [w for w in warnings if w.subject == gpu.subject and w.code not in hardware.NOT_BY_TORCH]
     found = [*(_check(name, warning) for warning in mine), *_health(gpu, machine, name)]
     if not found and gpu.visible:
         unjudged = "; in a virtual machine its PCIe link cannot be judged" if gpu.is_virtual else ""

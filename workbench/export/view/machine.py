@@ -9,7 +9,7 @@ import msgspec
 from ...contract import kind_of
 from ...machine.nvidia.gpus import cuda_remedy
 from ...machine.packages import onnx_cuda
-from ...machine.warnings import NOT_BY_TORCH, cuda_gpus, hardware_warnings
+from ...machine.warnings import NOT_BY_TORCH, hardware_warnings
 from ...records import machine as records
 from ...records.document import Ceilings
 from ...records.reason import Reason, Warning
@@ -306,7 +306,7 @@ def drivers(machine: records.Machine) -> list[Fact]:
 def stack(machine: records.Machine, installed: records.Software) -> list[Fact]:
     """The layers from the libraries down to the GPUs, and where the chain breaks."""
     facts = drivers(machine)
-    if not cuda_gpus(machine):
+    if not machine.cuda_gpus:
         return facts
     packages, remedy = installed.packages, onnx_cuda.remedy(machine, installed)
     found = (w for w in hardware_warnings(machine, installed) if w.code in NOT_BY_TORCH)

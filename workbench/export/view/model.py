@@ -4,13 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ...advisor import subject
 from ...advisor.comparison import better, worse
-from ...advisor.model.overview import (
-    compared,
-    is_as_given,
-    original,
-    short_name,
-    unprofiled,
-)
+from ...advisor.model.overview import compared, is_as_given, original, short_name, unprofiled
 from ...advisor.own import overview as own
 from ...advisor.race_summary import counts_text
 from ...advisor.ranking import RankedCandidate, gain_over
