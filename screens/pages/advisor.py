@@ -59,7 +59,7 @@ class AdvisorScreen(ViewScreen):
         gpu, words = has_gpu(rows), self.size.width >= ROOMY
         lines = []
         for row in rows:
-            line = advisor_line(row, session, gpu=gpu, words=words, short=not words)
+            line = advisor_line(row, session, gpu=gpu, in_words=words, short=not words)
             hidden = row_title(row), *(candidate.case.label for candidate in row.candidates)
             lines += [line] if bar.accepts(line.key, *line.words, *hidden) else []
         empty = "nothing matches the filter" if rows else nothing_yet(session)

@@ -71,6 +71,10 @@ def case_text(case_id: str | None, run: RunView) -> Text:
     return Text.of((device, device_tone(candidate.case)), name[len(device) :])
 
 
+def case_texts(case_id: str, run: RunView) -> list[Text]:
+    return with_short(case_text(case_id, run))
+
+
 def with_short(name: Text) -> list[Text]:
     """The name, and the same with `ort` for ONNX Runtime."""
     return [name, name.replace(" onnxruntime ", " ort ")]
@@ -92,7 +96,7 @@ def pick_texts(verdict: Verdict, run: RunView, *, words: bool = False) -> list[T
 
 
 def _pick_names(case_id: str, run: RunView, *, words: bool) -> list[Text]:
-    names, candidate = with_short(case_text(case_id, run)), run.report.candidates.get(case_id)
+    names, candidate = case_texts(case_id, run), run.report.candidates.get(case_id)
     if candidate is None:
         return [*names, names[-1], names[-1]]
     untuned = names[-1]
