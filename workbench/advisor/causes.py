@@ -9,7 +9,6 @@ from ..planning.cases import one_thread_per_core
 from ..records.document import Clocks, Roofline
 from ..report.candidate import Candidate
 from ..report.measurements import clocks_of, metrics_of, under_ceilings
-from ..report.names import candidate_name
 from ..text import units
 from .comparison import TIMED, better
 from .evidence import Evidence
@@ -33,12 +32,11 @@ def causes(evidence: Evidence) -> list[str]:
 def _start_up(evidence: Evidence, pick: Candidate) -> Iterator[str]:
     if evidence.scenario.objective != "time_to_result":
         return
-    share, spent = _start_up_share(pick)
-    name, rival = candidate_name(pick.case), evidence.rival
-    text = f"{share} of the time to result of {name} is start-up and set-up ({spent})."
+    (share, spent), rival = _start_up_share(pick), evidence.rival
+    text = f"{share} of the time to result of {pick.name} is start-up and set-up ({spent})."
     if rival is not None and rival.case.device_kind != pick.case.device_kind:
         share, spent = _start_up_share(rival)
-        text = f"{text} For {candidate_name(rival.case)} it is {share} ({spent})."
+        text = f"{text} For {rival.name} it is {share} ({spent})."
     yield text
 
 
@@ -52,8 +50,7 @@ def _start_up_share(candidate: Candidate) -> tuple[str, str]:
 def _waiting(evidence: Evidence, pick: Candidate) -> Iterator[str]:
     waiting = waiting_fraction(evidence)
     if waiting is not None:
-        name = candidate_name(pick.case)
-        yield f"{name} waits for data {waiting:.0%} of the time: loading is the limit."
+        yield f"{pick.name} waits for data {waiting:.0%} of the time: loading is the limit."
 
 
 def waiting_fraction(evidence: Evidence) -> float | None:
@@ -66,9 +63,9 @@ def waiting_fraction(evidence: Evidence) -> float | None:
 def _launches(evidence: Evidence, _: Candidate) -> Iterator[str]:
     clocks = launch_bound(evidence)
     if clocks is not None and evidence.best_gpu is not None:
-        name = candidate_name(evidence.best_gpu.case)
-        issue, device = units.duration(clocks.issue_s), units.duration(clocks.device_s)
-        yield f"Launches limit {name}: the host needs {issue} to queue a step of {device}."
+        name, issue = evidence.best_gpu.name, units.duration(clocks.issue_s)
+        step = units.duration(clocks.device_s)
+        yield f"Launches limit {name}: the host needs {issue} to queue a step of {step}."
 
 
 def launch_bound(evidence: Evidence) -> Clocks | None:
@@ -97,7 +94,7 @@ def _roof(evidence: Evidence, candidate: Candidate) -> str | None:
     roof = roof_of(evidence, candidate)
     if roof is None or FAR_FROM_LIMIT < roof.fraction < NEAR_LIMIT:
         return None  # between the two bounds nothing can be said
-    name, limit = candidate_name(candidate.case), ROOFS[roof.limited_by]
+    name, limit = candidate.name, ROOFS[roof.limited_by]
     reached = units.percent(roof.fraction)
     if roof.fraction >= NEAR_LIMIT:
         return f"{limit.capitalize()} limits {name}, which reaches {reached} of that ceiling."
@@ -162,7 +159,7 @@ def _memory(evidence: Evidence, pick: Candidate) -> Iterator[str]:
     for other in evidence.by_id:
         if other is not pick and other.case == usual:
             than = "without keep, where each step faults memory in again"
-            if gain := _gain(pick, other, candidate_name(pick.case), than):
+            if gain := _gain(pick, other, pick.name, than):
                 yield gain
 
 
@@ -174,6 +171,6 @@ def _threads(evidence: Evidence, pick: Candidate) -> Iterator[str]:
         threads = other.case.threads or 0
         if threads > pick.case.threads and other.case == replace(pick.case, threads=threads):
             than = f"with {threads} threads"
-            if gain := _gain(pick, other, candidate_name(pick.case), than):
+            if gain := _gain(pick, other, pick.name, than):
                 yield gain
                 return

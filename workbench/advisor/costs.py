@@ -10,7 +10,6 @@ from ..contract import kind_of
 from ..records.reason import Reason
 from ..records.verdict import CaseCost, ObjectivePick
 from ..report.candidate import ENERGY, Candidate, eliminations
-from ..report.names import candidate_name
 from ..stats import ratios
 from ..stats.objectives import HOUR_S
 from ..stats.paired import value_and_interval
@@ -121,9 +120,7 @@ def _most_frugal(eligible: Sequence[Candidate]) -> ObjectivePick:
         hint = ". ".join(ENERGY_HINTS[kind] for kind in silent)
         reason = Reason("no_energy", f"energy and power of {names} could not be read", hint)
         return _unknown("most_frugal", unit, reason)
-    if unread := [
-        candidate_name(c.case.id) for c in _in_question(eligible) if c.case.id not in joules
-    ]:
+    if unread := [c.name for c in _in_question(eligible) if c.case.id not in joules]:
         text = f"energy and power of {' and '.join(unread)} were not read"
         reason = Reason("no_energy", text, "raise --budget: power is read twice a second")
         return _unknown("most_frugal", unit, reason)

@@ -14,7 +14,6 @@ from ..records.reason import BUDGET, OVERLOADED_MACHINE, Reason, Warning
 from ..records.verdict import LIKELY, OPEN, SURE, TIE
 from ..report.candidate import BY_FIRST_BLOCK, CANCELLED, Candidate, Row, ranked
 from ..report.measurements import measurement_warnings
-from ..report.names import candidate_name
 from ..report.report import Report
 from ..stats import ratios
 from ..stats.paired import Ratio
@@ -232,7 +231,7 @@ class Evidence:
 
     def _doubts(self, pick: Candidate) -> Iterator[tuple[str | None, str]]:
         of_row = [w for w in self.warnings if w.subject == self.row.plan.scenario]
-        name, lead = candidate_name(pick.case), ratio_of(pick, self.rival)
+        name, lead = pick.name, ratio_of(pick, self.rival)
         raced = {c.case.device_kind for c in self.for_the_pick if c.blocks}
         missed = {c.case.device_kind for c in self.missed}
         unmeasured = self.report.gaps(self.row)
@@ -305,7 +304,7 @@ class Evidence:
             ratio = units.apart(lead.ratio.value, lead.ratio.interval)
             if ratios.is_exhausted(lead.ratio):
                 remedy = "start-up times vary that much: compare the break-even points instead"
-        text = f"cannot be distinguished from {candidate_name(lead.other.case)}: {ratio}"
+        text = f"cannot be distinguished from {lead.other.name}: {ratio}"
         yield Warning("pick_unsettled", text, remedy, lead.one.case.id)
 
     def _unmeasured(self) -> Iterator[Warning]:

@@ -14,6 +14,7 @@ from ..records.verdict import Verdict
 from ..stats import samples as stats
 from ..stats.objectives import HOUR_S, MEMORY_SPREAD, START_UP_SPREAD
 from ..stats.ratios import Rounds, ranking
+from .names import candidate_name
 
 ENERGY = "energy_j"  # the metric of a block with the joules of one step on the CPU
 BY_FIRST_BLOCK = ("far_slower", "slower_precision")  # codes of eliminations without an interval
@@ -93,6 +94,11 @@ class Candidate:
         if name not in self._kept or self._kept[name][0] != stamp:
             self._kept[name] = stamp, make()
         return self._kept[name][1]
+
+    @property
+    def name(self) -> str:
+        """`cpu torch bf16 t2`."""
+        return candidate_name(self.case)
 
     @property
     def samples_s(self) -> Sequence[float]:

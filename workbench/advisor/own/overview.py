@@ -49,7 +49,7 @@ def ranked_candidates(report: Report, row: Row) -> list[RankedCandidate]:
         accuracy, above = candidate.accuracy, ""
         if accuracy is not None and accuracy.value > accuracy.limit:
             above = f"above the limit of {error_text(accuracy.limit)}"
-        shown = {"variant": candidate_name(candidate.case), "given": candidate is given}
+        shown = {"variant": candidate.name, "given": candidate is given}
         found.append(RankedCandidate.of(candidate, row, given, above, **shown))
     return found
 
@@ -108,7 +108,7 @@ def answer(row: Row, report: Report) -> list[str]:
         waits = units.percent(metrics[WAITING_FRACTION])
         sentences.append(f"It waits for data {waits} of the time.")
     sentences += ties(verdict)
-    if missed := [candidate_name(each.case) for each in row.candidates if was_missed(each)]:
+    if missed := [each.name for each in row.candidates if was_missed(each)]:
         sentences.append(f"Not measured, for lack of time: {units.listed(missed, MOST_LISTED)}.")
     return sentences
 
@@ -129,7 +129,7 @@ def _run(pick: Candidate, row: Row, code: CodeReport) -> str:
     text = f"Run it{where}{ways}"
     gained = gain_over(given, pick)
     if given is not None and gained is not None:
-        other = f"{known_as} ({candidate_name(given.case)})"
+        other = f"{known_as} ({given.name})"
         text += f": {gain_text(gained, row.plan.objective, other)}"
     if accuracy is not None and accuracy.metric == "relative_error":
         text += f"; error {error_text(accuracy.value)} of {error_text(accuracy.limit)} allowed"
@@ -171,7 +171,7 @@ def _fastest_batch(picks: Sequence[Candidate]) -> str:
 
 
 def _flip(pick: Case, best: Candidate, row: Row) -> str:
-    batch, name, other = best.case.batch, candidate_name(best.case), candidate_name(pick)
+    batch, name, other = best.case.batch, best.name, candidate_name(pick)
     if best.case.label == pick.label:
         return f"The same candidate is the pick at batch {batch}."
     same = next((c for c in row.candidates if c.case.label == pick.label), None)

@@ -11,7 +11,7 @@ from ...contract import Case, ParameterValue
 from ...records.document import LargestBatch, Measurement, Sweep
 from ...report import sweeps
 from ...report.candidate import Candidate, Row, ranked
-from ...report.names import candidate_name, machine_name
+from ...report.names import machine_name
 from ...report.report import Report
 from ...stats import ratios
 from ...stats.paired import Ratio
@@ -176,7 +176,7 @@ class RunView:
             return case_id or "none"
         row = self.report.rows.get(candidate.scenario)
         own = _own_parameters(candidate.case, row) if row else {}
-        return " ".join([candidate_name(candidate.case), *_parameters(own)])
+        return " ".join([candidate.name, *_parameters(own)])
 
     def elimination_text(self, candidate: Candidate) -> str:
         """`2.1x slower than cuda:0 torch bf16`, or the reason if no ratio is known."""

@@ -102,7 +102,7 @@ def _why_lines(candidate: Candidate, run: RunView, width: int) -> list[Text]:
 
 
 def _name(candidate: Candidate, report: Report) -> str:
-    return subject.brief(candidate_name(candidate.case), report)
+    return subject.brief(candidate.name, report)
 
 
 def _advice(found: Sequence[RankedCandidate], run: RunView) -> Iterator[Fact]:
@@ -193,7 +193,7 @@ def _leader(found: Sequence[RankedCandidate], report: Report) -> Iterator[Fact]:
 def _warnings(found: Iterable[Warning], report: Report) -> Iterator[Fact]:
     for warning in found:
         candidate = report.candidates.get(warning.subject or "")
-        about = f"{candidate_name(candidate.case)}: " if candidate else ""
+        about = f"{candidate.name}: " if candidate else ""
         yield warning_fact(subject.brief(f"{about}{warning.one_line}", report))
 
 
