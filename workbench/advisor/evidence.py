@@ -10,7 +10,7 @@ from ..machine.nvidia.gpus import no_gpu
 from ..planning.admission import compiling_s
 from ..planning.request import LONGEST_BUDGET_S
 from ..planning.scenario import Scenario
-from ..records.reason import BUDGET, OVERLOADED_MACHINE, Reason, Warning
+from ..records.reason import OVERLOADED_MACHINE, Reason, Warning
 from ..records.verdict import LIKELY, OPEN, SURE, TIE
 from ..report.candidate import BY_FIRST_BLOCK, CANCELLED, Candidate, Row, ranked
 from ..report.measurements import measurement_warnings
@@ -21,7 +21,6 @@ from ..text import units
 from ..worker.code import COMMAND
 from .comparison import COMPARED, Comparison, Values, as_written, ratio_of
 from .limits import beyond_limits, eligible, exceeds_error_limit, is_surely_beyond_limits
-from .race_summary import is_cut_short
 
 OVERLOADED_LEAD = 2.0  # below it, an overloaded machine has reversed stated leads
 LOWERED = {SURE: LIKELY}  # the word after a doubt; every other one becomes open
@@ -109,7 +108,7 @@ class Evidence:
     @cached_property
     def missed(self) -> list[Candidate]:
         """The candidates that might have been picked, had there been time for them."""
-        return [candidate for candidate in self.for_the_pick if was_missed(candidate)]
+        return [candidate for candidate in self.for_the_pick if candidate.was_missed]
 
     @cached_property
     def kinds(self) -> set[str]:
@@ -239,7 +238,7 @@ class Evidence:
         if len(raced) == 1 or missed - {pick.case.device_kind}:
             unmeasured += self._unmeasured()
         yield from ((None, warning.message) for warning in unmeasured)
-        if is_cut_short(self.row):
+        if self.row.is_cut_short:
             yield None, "the run was cut short"
         if unknown := len(self.eligible) - len(self.ranked):
             what, of = COMPARED[self.scenario.objective], units.counted(unknown, "candidate")
@@ -353,9 +352,3 @@ def was_far_behind(lead: Comparison) -> bool:
     reason = lead.other.reason
     is_early = lead.ratio is None and reason is not None and reason.code in BY_FIRST_BLOCK
     return is_early and (lead.estimate or 0.0) > ratios.UNDECIDED
-
-
-def was_missed(candidate: Candidate) -> bool:
-    """Whether it might have been picked, had the budget left time for it."""
-    reason = candidate.reason
-    return not candidate.blocks and reason is not None and reason.code == BUDGET

@@ -13,7 +13,6 @@ from ..text import units
 from .causes import NEAR_LIMIT, launch_bound, roof_of, waiting_fraction
 from .comparison import Comparison, better, quantity
 from .evidence import Evidence
-from .race_summary import is_cut_short
 
 LARGEST_BATCH = 256
 BATCHES = 16  # least factor between the raced batch and the largest one advised
@@ -32,7 +31,7 @@ def _advice(evidence: Evidence) -> Iterator[str]:
     command = evidence.row.plan.reproduce
     if not command:
         return  # no command repeats this row
-    if is_cut_short(evidence.row):
+    if evidence.row.is_cut_short:
         yield f"Let the run finish: `{command}`"
     if evidence.absence is not None and evidence.absence.hint:
         yield evidence.absence.hint

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ..catalog.files import UNLISTED
 from ..records.verdict import Verdict
-from ..report.candidate import Candidate, Row, ranked
+from ..report.candidate import Candidate, Row
 from ..report.names import candidate_name
 from ..stats import ratios
 from ..stats.objectives import UNTIMED
@@ -48,12 +48,6 @@ class RankedCandidate:
             low, high = gained.ratio.interval if gained.ratio else (gained.factor, gained.factor)
             gain = gained.factor if low * 2 >= gained.factor >= high / 2 else None
         return cls(candidate, gain=gain, picked=row.picks(candidate), above=above, **shown)
-
-
-def in_order(row: Row) -> list[Candidate]:
-    """The measured candidates from best to worst, then the others in the order of the plan."""
-    measured = ranked(row.candidates)
-    return measured + [c for c in row.candidates if c not in measured]
 
 
 class Gain(NamedTuple):

@@ -9,7 +9,7 @@ from .. import catalog
 from ..contract import Accuracy, Case, Work, kind_of
 from ..records import events as ev
 from ..records.document import Measurement, OperatorShare, SetupTimes, Telemetry, WarmUp
-from ..records.reason import Reason
+from ..records.reason import BUDGET, Reason
 from ..records.verdict import Verdict
 from ..stats import samples as stats
 from ..stats.objectives import HOUR_S, MEMORY_SPREAD, START_UP_SPREAD
@@ -152,6 +152,11 @@ class Candidate:
     def eliminated(self) -> bool:
         """Whether it was measured and left the race early, except for lack of time."""
         return self.state == "ok" and self.reason is not None and not self.reason.is_late
+
+    @property
+    def was_missed(self) -> bool:
+        """Whether it might have been picked, had the budget left time for it."""
+        return not self.blocks and self.reason is not None and self.reason.code == BUDGET
 
     @property
     def simulated(self) -> bool:
@@ -302,6 +307,12 @@ class Row:
         return max((c.blocks[-1].round + 1 for c in self.candidates if c.blocks), default=0)
 
     @property
+    def is_cut_short(self) -> bool:
+        """Whether the run ended before the race did."""
+        unfinished = self.ended_by in (None, CANCELLED)
+        return unfinished and any(c.state == CANCELLED for c in self.candidates)
+
+    @property
     def finished(self) -> bool:
         return self.verdict is not None or (
             self.started and all(candidate.ended for candidate in self.candidates)
@@ -319,3 +330,9 @@ def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
     rounds = {case: c.rounds() for case, c in known.items()}
     order = ranking(rounds, eliminations(known.values()))
     return [known[case] for case in order]
+
+
+def in_order(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The measured candidates from best to worst, then the others as they were planned."""
+    measured = ranked(candidates)
+    return measured + [c for c in candidates if c not in measured]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ...contract import WAITING_FRACTION, Case
 from ...records.code import CodeReport
-from ...report.candidate import Candidate, Row
+from ...report.candidate import Candidate, Row, in_order
 from ...report.measurements import metrics_of
 from ...report.names import LIBRARIES, candidate_name, settings_in_words
 from ...report.report import Report
@@ -13,8 +13,7 @@ from ...text import units
 from ...worker.code import COMMAND, TORCH
 from ..break_even import plain, whole
 from ..comparison import as_written
-from ..evidence import was_missed
-from ..ranking import RankedCandidate, error_text, gain_over, gain_text, in_order, no_pick, ties
+from ..ranking import RankedCandidate, error_text, gain_over, gain_text, no_pick, ties
 
 AS_WRITTEN = "the code as written"
 RESIDENT = "resident_s"  # metric of a candidate: seconds of a call whose inputs are on the GPU
@@ -45,7 +44,7 @@ def ranked_candidates(report: Report, row: Row) -> list[RankedCandidate]:
     if code is None or not row.candidates:
         return []
     given, found = as_written(row, code), []
-    for candidate in in_order(row):
+    for candidate in in_order(row.candidates):
         accuracy, above = candidate.accuracy, ""
         if accuracy is not None and accuracy.value > accuracy.limit:
             above = f"above the limit of {error_text(accuracy.limit)}"
@@ -108,7 +107,7 @@ def answer(row: Row, report: Report) -> list[str]:
         waits = units.percent(metrics[WAITING_FRACTION])
         sentences.append(f"It waits for data {waits} of the time.")
     sentences += ties(verdict)
-    if missed := [each.name for each in row.candidates if was_missed(each)]:
+    if missed := [each.name for each in row.candidates if each.was_missed]:
         sentences.append(f"Not measured, for lack of time: {units.listed(missed, MOST_LISTED)}.")
     return sentences
 
