@@ -13,7 +13,6 @@ from .view.answers import notes, result_facts
 from .view.curves import findings, rate_table, sweep_title
 from .view.derived import RunView, row_title
 from .view.details import largest_facts
-from .view.events import warning_text
 from .view.section import Section
 from .view.spans import Fact, Text, fact, listed
 from .view.table import Column, Line
@@ -57,7 +56,7 @@ def _about(run: RunView) -> Iterator[Fact]:
     if (started := run.report.started) is not None:
         when = started.started_at[:16].replace("T", " ")
         yield fact("run", f"{started.id}, {when} UTC, {run.report.status}: {started.tool.command}")
-    yield from listed("warning", map(warning_text, run.report.warnings))
+    yield from listed("warning", (each.with_subject for each in run.report.warnings))
 
 
 def _verdicts(rows: Sequence[Row], run: RunView) -> Section:

@@ -11,7 +11,7 @@ from .derived import RunView
 from .lead import samples_text
 from .spans import Fact, fact, listed, warning_fact
 from .tables import accuracy_text, setup_text
-from .words import case_text, largest_texts, reason_text
+from .words import case_text, largest_texts
 
 INDENT = 12  # cells of the labels, the longest of which is `break-even`
 TOP_OPERATORS = 8
@@ -100,7 +100,7 @@ def largest_facts(found: doc.LargestBatch) -> list[Fact]:
 
 def _attempt(attempt: doc.BatchAttempt) -> str:
     if attempt.reason is not None:
-        return f"batch {attempt.batch:,}: {reason_text(attempt.reason)}"
+        return f"batch {attempt.batch:,}: {attempt.reason.dashed}"
     step, memory = units.duration(attempt.step_s), units.size(attempt.memory_peak_bytes)
     return f"batch {attempt.batch:,}: a step in {step}, peak memory {memory}"
 

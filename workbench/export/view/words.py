@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from ...advisor.ranking import has_equal
 from ...contract import Case, kind_of
 from ...records.document import LargestBatch
-from ...records.reason import Reason
 from ...records.verdict import OPEN, SURE, Verdict
 from ...report.candidate import BARRED, CANCELLED, WITHOUT_RESULT, Candidate
 from ...report.names import in_words
@@ -43,11 +42,6 @@ def choice_text(verdict: Verdict) -> Text:
     tones = {"cpu": "strong cpu", "gpu": "strong gpu", "either": "strong"}
     word = choice_word(verdict.choice, verdict.best_gpu)
     return Text.of((word, tones.get(verdict.choice, "dim")))
-
-
-def reason_text(reason: Reason) -> str:
-    """The reason and, after a dash, its remedy."""
-    return f"{reason.message} - {reason.hint}" if reason.hint else reason.message
 
 
 def provenance(basis: str | None) -> str:
