@@ -8,7 +8,7 @@ from ..machine.host.isa import having, lacking
 from ..planning.cases import one_thread_per_core
 from ..records.document import Clocks, Roofline
 from ..report.candidate import Candidate
-from ..report.measurements import clocks_of, metrics_of, under_ceilings
+from ..report.measurements import clocks_of, under_ceilings
 from ..text import units
 from .comparison import TIMED, better
 from .evidence import Evidence
@@ -55,7 +55,7 @@ def _waiting(evidence: Evidence, pick: Candidate) -> Iterator[str]:
 
 def waiting_fraction(evidence: Evidence) -> float | None:
     """The share of time that the pick waits for data, where that limits it."""
-    known = metrics_of(evidence.pick) if evidence.pick is not None else {}
+    known = evidence.pick.metrics if evidence.pick is not None else {}
     waiting = known.get(WAITING_FRACTION, 0.0)
     return waiting if waiting >= LOADING_LIMITS_FROM else None
 

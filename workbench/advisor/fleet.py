@@ -48,11 +48,6 @@ def priced(fleet: doc.FleetDocument, prices: Mapping[str, float]) -> doc.FleetDo
     return replace(fleet, rows=list(_rows(fleet.nodes, prices)), prices=dict(prices))
 
 
-def is_complete(fleet: doc.FleetDocument) -> bool:
-    """Whether every node has answered, and every file was one of ours."""
-    return not fleet.warnings and all(node.state == "done" for node in fleet.nodes)
-
-
 def _typed(nodes: Sequence[doc.FleetNode]) -> list[doc.FleetNode]:
     """Give each machine without a planned type that of equal planned machines, else its own."""
     planned = {node.run.machine: node.node_type for node in nodes if node.run and node.node_type}

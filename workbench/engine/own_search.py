@@ -16,8 +16,7 @@ from ..advisor.refinements import SETTLED_ROUNDS
 from ..contract import FAULTING_FRACTION, Case
 from ..planning.plan import CandidateSource
 from ..planning.scenario import Scenario
-from ..report.candidate import Candidate, ranked
-from ..report.measurements import FAULTING
+from ..report.candidate import FAULTING, Candidate, ranked
 from ..text.units import listed
 from ..worker.session_options import NO_SPIN, ONNX_BACKENDS
 from .own_exports import Exports

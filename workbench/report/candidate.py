@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import catalog
-from ..contract import Accuracy, Case, Work, kind_of
+from ..contract import FAULTING_FRACTION, Accuracy, Case, Work, kind_of
 from ..records import events as ev
 from ..records.document import Measurement, OperatorShare, SetupTimes, Telemetry, WarmUp
 from ..records.reason import BUDGET, Reason
@@ -16,6 +16,7 @@ from ..stats.objectives import HOUR_S, MEMORY_SPREAD, START_UP_SPREAD
 from ..stats.ratios import Rounds, ranking
 from .names import candidate_name
 
+FAULTING = 0.1  # share of the time that may go into faulting in memory
 ENERGY = "energy_j"  # the metric of a block with the joules of one step on the CPU
 BY_FIRST_BLOCK = ("far_slower", "slower_precision")  # codes of eliminations without an interval
 CANCELLED = "cancelled"  # status of an interrupted run and of its candidates, and end of a race
@@ -123,6 +124,16 @@ class Candidate:
         known = self._medians[: len(self.blocks)]
         self._medians = known + [stats.median(b.samples_s) for b in self.blocks[len(known) :]]
         return self._medians
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The workload's metrics as medians over the blocks; page faults only where they matter."""
+        names = dict.fromkeys(name for block in self.blocks for name in block.metrics)
+        values = {n: [b.metrics[n] for b in self.blocks if n in b.metrics] for n in names}
+        medians = {name: stats.median(found) for name, found in values.items()}
+        if medians.get(FAULTING_FRACTION, 1.0) <= FAULTING:
+            del medians[FAULTING_FRACTION]
+        return medians
 
     @property
     def loss(self) -> list[float]:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from ...contract import WAITING_FRACTION, Case
 from ...records.code import CodeReport
 from ...report.candidate import Candidate, Row, in_order
-from ...report.measurements import metrics_of
 from ...report.names import LIBRARIES, candidate_name, settings_in_words
 from ...report.report import Report
 from ...stats import ratios
@@ -99,7 +98,7 @@ def answer(row: Row, report: Report) -> list[str]:
     text = _run(pick, row, code)
     if row is not report.subject_rows[0]:
         text = f"At batch {pick.case.batch}: r{text[1:]}"
-    sentences, metrics = [text], metrics_of(pick)
+    sentences, metrics = [text], pick.metrics
     if RESIDENT in metrics:
         call, resident = units.duration(pick.median_s), units.duration(metrics[RESIDENT])
         sentences.append(f"A call takes {call}, {resident} with its inputs resident on the GPU.")

@@ -9,7 +9,6 @@ from ...advisor.own.overview import RESIDENT
 from ...advisor.ranking import NEGLIGIBLE, RankedCandidate, error_text
 from ...advisor.subject import brief
 from ...report.candidate import Candidate, Row
-from ...report.measurements import metrics_of
 from ...stats.objectives import UNTIMED
 from ...text import units
 from ...worker.code import OWN
@@ -48,7 +47,7 @@ def columns(row: Row, *, bars: bool = True) -> list[Column]:
     titles = {"counted": row.plan.objective.capitalize()}
     titles |= {"variant": "Candidate"} if own else {}
     shown = dict.fromkeys(("run", "top1", "size"), not own) | {"bar": bars, "counted": asked}
-    shown[RESIDENT] = any(RESIDENT in metrics_of(c) for c in row.candidates)
+    shown[RESIDENT] = any(RESIDENT in c.metrics for c in row.candidates)
     checks = {c.accuracy.metric for c in row.candidates if c.accuracy is not None}
     shown["error"] = not own or bool(checks - {"none"})
     return [
@@ -66,7 +65,7 @@ def candidate_lines(found: Sequence[RankedCandidate], run: RunView) -> list[Line
 
 def _candidate_line(ranked: RankedCandidate, run: RunView, most: float) -> Line:
     candidate = ranked.candidate
-    share, resident = agreement(candidate), metrics_of(candidate).get(RESIDENT)
+    share, resident = agreement(candidate), candidate.metrics.get(RESIDENT)
     cells: dict[str, Cell] = {
         "variant": with_short(Text.of(ranked.variant)),
         "run": Text.of(ranked.how),
