@@ -14,7 +14,6 @@ from ...text import units
 from ...worker.session_options import EXTENDED, NO_SPIN, OPENVINO
 from ..ranking import RankedCandidate, error_text, gain_over, gain_text, no_pick, ties
 
-MODEL_WORKLOAD = "model"
 OPTIONS = {NO_SPIN: "spinning off", EXTENDED: "extended optimisations only"}
 _BACKEND = re.compile(r"\b(cpu|\w+:\d+)([ /])onnxruntime[ /]([^\s,;:]+)")
 

@@ -3,11 +3,8 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
-import msgspec
-
 from ...advisor.comparison import TIMED
 from ...advisor.ranking import error_text, is_vague
-from ...records.document import SetupTimes
 from ...records.verdict import Verdict
 from ...report.candidate import Candidate, Row
 from ...text import units
@@ -275,11 +272,3 @@ def accuracy_text(candidate: Candidate) -> str:
     if accuracy.limit == NO_LIMIT and not least:
         return f"{mark}{error_text(accuracy.value)}"
     return f"{mark}{units.figure(accuracy.value)} / {least}{units.figure(accuracy.limit)}"
-
-
-def setup_text(setup: SetupTimes) -> str:
-    """`import 1.93 s, build 12.0 ms`: the parts that were measured."""
-    seconds = msgspec.structs.asdict(setup).items()
-    known = [(name.removesuffix("_s"), value) for name, value in seconds if value is not None]
-    parts = [f"{name.replace('_', ' ')} {units.duration(value)}" for name, value in known]
-    return ", ".join(parts) or units.NOT_AVAILABLE
