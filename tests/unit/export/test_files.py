@@ -23,8 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 from workbench.export.formats import FILES, file_text
 from workbench.export.json import dump
 from workbench.export.markdown import markdown
-from workbench.export.plots import roofline_plots, row_plot
-from workbench.export.sections import sections
+from workbench.export.sections import roofline_plots, row_plot, sections
 from workbench.export.view.derived import RunView, row_title
 from workbench.export.view.section import Section
 from workbench.export.view.spans import listed

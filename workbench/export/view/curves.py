@@ -8,7 +8,7 @@ from ...contract import COLUMNS, ParameterValue, kind_of
 from ...records.document import Curve, CurvePoint, LeadChange, Sweep, Value
 from ...records.verdict import Crossover
 from ...text import units
-from .chart import LABEL, Band, Place, Series, chart
+from .chart import LABEL, Band, Series, chart
 from .spans import Span, Text, heading
 from .table import Column, Line, table_lines
 
@@ -105,7 +105,7 @@ def chart_lines(
     for curve in curves:
         mark, tone = marks[curve.candidate]
         tone = tone if curve.candidate == chosen else tone.removeprefix("strong ")
-        if line := _line(curve):
+        if line := [(x, rate) for x, rate, _ in drawn_points(curve)]:
             series.append(Series((mark, tone), line, curve_name(curve)))
     places = sorted({x for each in series for x, _ in each.places})
     if len(sweep.axes) != 1 or len(places) < 2 or len({curve.unit for curve in curves}) != 1:
@@ -134,14 +134,12 @@ def legend(sweep: Sweep) -> list[Text]:
     return [Text.of(mark, f" {label.replace('/', ' ')}") for label, mark in marks]
 
 
-def _line(curve: Curve) -> list[Place]:
-    """The points of a curve, without those whose parameter is not positive."""
-    found = []
+def drawn_points(curve: Curve) -> Iterator[tuple[float, float, CurvePoint]]:
+    """Size, rate and point, where both are positive numbers, as logarithmic axes need."""
     for point in curve.points:
-        value = next(iter(point.at.values()))
-        if not isinstance(value, str) and value > 0 and point.rate:
-            found.append((value, point.rate))
-    return found
+        size = next(iter(point.at.values()))
+        if not isinstance(size, str) and size > 0 and point.rate:
+            yield size, point.rate, point
 
 
 def crossings(sweep: Sweep, found: Crossover | None = None) -> tuple[list[Band], str]:
