@@ -1,4 +1,4 @@
-"""Is the machine in order?  Checks of it and its software, with remedies."""
+"""Is the machine in order?  Its software level by level, and checks with remedies."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -7,20 +7,21 @@ import msgspec
 from .. import catalog
 from ..machine import warnings as hardware
 from ..machine.datasheets import shortfalls
+from ..machine.nvidia.driver_errors import ABSENT
 from ..machine.nvidia.gpus import GPU_WITHOUT_DRIVER
 from ..machine.nvidia.nvml import Links
 from ..machine.packages import onnx_cuda
-from ..machine.packages.software import WARNED
+from ..machine.packages.software import ORT, WARNED, package_of
 from ..machine.packages.trials import Trial
 from ..records.document import Ceilings
-from ..records.machine import Gpu, Machine, Pcie, Software
+from ..records.machine import Gpu, Machine, Package, Pcie, Software
 from ..records.reason import Reason, Warning
 from ..report.measurements import against, fastest_of
 from ..report.report import Report
 from ..text import units
 from ..worker.onnx_gpu import CPU, CUDA
-from .stack import FAIL, OK, ORT, WARN, Level, package_of, sees_gpu, stack
 
+OK, WARN, FAIL = "ok", "warn", "fail"
 LEAST_FREE = 0.10  # share of memory that should be free, on the host and on each GPU
 # Detection warnings after which something installed cannot be used as it is.
 _FATAL = (
@@ -29,6 +30,16 @@ _FATAL = (
 )  # fmt: skip
 # "hw_slowdown" is left out: cards report it briefly while they wake up.
 _SLOWING = ("sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
+
+
+class Level(msgspec.Struct, frozen=True):
+    """One line of the stack as it is drawn, from python down to the GPU."""
+
+    depth: int
+    name: str
+    found: str
+    status: str | None  # "ok", "warn", "fail"; None: absent and not needed
+    note: str = ""
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -72,6 +83,70 @@ def examine(
         *_reached(ceilings),
     ]
     return Examination(stack(machine, software, trials), checks)
+
+
+def sees_gpu(machine: Machine) -> bool:
+    return any(gpu.visible and not gpu.simulated for gpu in machine.gpus)
+
+
+def stack(machine: Machine, software: Software, trials: Mapping[str, Trial]) -> list[Level]:
+    """The stack from the interpreter down to the cards, with the version of each level."""
+    levels = [Level(0, "python", software.python or "unknown", OK if software.python else FAIL)]
+    hardware = list(_driver_levels(machine))
+    is_bare = all(level.status is None for level in hardware)  # neither a GPU nor a driver
+    # Without an answer from the interpreter its packages are unknown.
+    needed = ("torch", ORT) if software.python else ()
+    for name in dict.fromkeys((*needed, *trials)):
+        package = software.packages.get(package_of(name, software) or name)
+        optional = catalog.backend(name).optional
+        # An optional package may well be a build for the CPU.
+        has_gpu = sees_gpu(machine) and not optional
+        levels += _package_levels(name, package, trials.get(name), has_gpu=has_gpu, is_bare=is_bare)
+    return [*levels, *hardware]
+
+
+def _package_levels(
+    name: str, package: Package | None, trial: Trial | None, *, has_gpu: bool, is_bare: bool
+) -> Iterator[Level]:
+    if trial is None:
+        yield Level(1, name, "not installed", FAIL)
+        return
+    version = trial.version or (package and package.version) or "unknown"
+    broken = [device for device, why in trial.devices.items() if why is not None]
+    working = [device for device in trial.devices if device not in broken]
+    status = FAIL if trial.failure or not working else WARN if broken and not is_bare else OK
+    note = trial.failure or ("runs on " + ", ".join(working) if working else "")
+    if broken:
+        note += f"{'; ' if note else ''}not on {', '.join(broken)}"
+    if has_gpu and working and not broken and len(trial.devices) == 1:
+        status, note = WARN, f"{note}; not on the GPU"  # the chain breaks here
+    found = f"{version}, {package.detail}" if package and package.detail else version
+    yield Level(1, name, found, status, note)
+    for library, linked in trial.libraries.items():
+        if linked is not None:
+            yield Level(2, library, linked, OK)
+
+
+def _driver_levels(machine: Machine) -> Iterator[Level]:
+    nvml, cuda = machine.nvml, machine.cuda
+    reason = nvml.reason or cuda.reason
+    if nvml.available or cuda.available:
+        status = OK if nvml.available and cuda.available else WARN
+        found = f"{nvml.driver_version or 'unknown'}, CUDA {machine.cuda.api_version or 'unknown'}"
+        yield Level(0, "driver", found, status, reason.message if reason else "")
+    else:
+        missing = reason is None or reason.code in ABSENT
+        why = reason.message if reason else ""
+        yield Level(0, "driver", "none", None if missing else FAIL, why)
+    cards = [gpu for gpu in machine.gpus if not gpu.simulated]
+    for gpu in cards:
+        if hardware.of_others(gpu, machine):
+            yield Level(0, "GPU", gpu.name or "not readable", None, "not yours")
+            continue
+        found = ", ".join(filter(None, [gpu.name or "unreadable", gpu.platform]))
+        yield Level(0, "GPU", found, OK if gpu.device else WARN, gpu.device or "not usable")
+    if not cards:
+        yield Level(0, "GPU", "none", None)
 
 
 def _check(name: str, warning: Warning) -> Check:

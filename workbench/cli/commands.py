@@ -103,9 +103,9 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     if something cannot work.
     """
     from ..advisor.doctor import examine
-    from ..advisor.stack import package_of
     from ..engine import ceiling_store
     from ..export.doctor import doctor_text
+    from ..machine.packages.software import package_of
     from ..machine.packages.stack_trial import TRIALS
     from ..machine.packages.trials import try_packages
     from ..report.anonymous import Pseudonyms
@@ -244,10 +244,9 @@ def list_(file: str | None, backends: bool, as_json: bool) -> None:
 
 
 def show_backends(*, as_json: bool) -> None:
-    from ..advisor.stack import package_of
     from ..export.view.spans import fact, facts_lines, label_width, plain_lines
     from ..export.view.table import UNLIMITED
-    from ..machine.packages.software import StackQuery
+    from ..machine.packages.software import StackQuery, package_of
 
     software = StackQuery(None).collect()
     rows, broken = [], {}

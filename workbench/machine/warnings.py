@@ -9,7 +9,7 @@ from ..text import units
 from .nvidia.driver_errors import ABSENT, NVML_NO_PERMISSION, nvml_text
 from .nvidia.gpus import IN_JOB, cuda_remedy
 from .packages import onnx_cuda
-from .packages.software import WARNED
+from .packages.software import ORT, WARNED
 
 # If all of these lack a value for the same reason, NVML has read nothing.
 _READINGS = (
@@ -19,7 +19,6 @@ _READINGS = (
 NOT_BY_TORCH = ("torch_without_cuda", "driver_too_old", "gpu_without_code")
 
 _KERNEL_LOG = "check `nvidia-smi` and `dmesg | grep -iE 'nvrm|xid'`"
-_ORT = "onnxruntime"
 _CUDA_12_8 = (12, 8)
 _AMPERE = (8, 0)  # the oldest that torch's builds for Arm have code for
 _BLACKWELL = (10, 0)  # the oldest that torch's CUDA 12.6 builds lack code for
@@ -46,10 +45,10 @@ def missing_backends(software: Software, backends: Set[str]) -> Iterator[Warning
         return
     installed = {name for name, package in software.packages.items() if package.version}
     for name in sorted(backends & software.packages.keys() - installed):
-        if name == _ORT and any(other.startswith(_ORT) for other in installed):
+        if name == ORT and any(other.startswith(ORT) for other in installed):
             continue
         text = f"{name} is not installed, so its candidates are skipped"
-        other = " (for an NVIDIA GPU see `workbench doctor`)" if name == _ORT else ""
+        other = " (for an NVIDIA GPU see `workbench doctor`)" if name == ORT else ""
         remedy = f"`{software.executable} -m pip install {name}`{other}"
         yield Warning("backend_missing", text, remedy)
 
@@ -253,9 +252,9 @@ def _environment(machine: Machine, software: Software) -> Iterator[Warning]:
 
 def _packages(machine: Machine, software: Software) -> Iterator[Warning]:
     installed = [name for name, package in software.packages.items() if package.version]
-    names = [name for name in installed if name.startswith(_ORT)]
+    names = [name for name in installed if name.startswith(ORT)]
     if len(names) > 1:
-        keep = next(name for name in names if name != _ORT)
+        keep = next(name for name in names if name != ORT)
         text = f"{' and '.join(names)} share one import name, so only one of them is imported"
         pip = f"{software.executable} -m pip"
         remedy = f"{pip} uninstall -y {' '.join(names)}; {pip} install {keep}"
