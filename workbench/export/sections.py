@@ -9,11 +9,12 @@ from ..advisor.subject import snippet
 from ..records.document import Sweep
 from ..records.verdict import Crossover
 from ..report.candidate import Candidate, Row
+from ..report.names import place_text, value_text
 from ..report.report import Report
 from ..text import units
 from .view import curves as view
 from .view.answers import notes, result_facts
-from .view.derived import RunView, row_title
+from .view.derived import RunView
 from .view.details import largest_facts
 from .view.roofline import FLOPS, limits
 from .view.section import Section
@@ -72,7 +73,7 @@ def _verdicts(rows: Sequence[Row], run: RunView) -> Section:
         answer, origin = next(iter(verdict.reasons), ""), provenance(verdict.basis)
         lines.append(_with(advisor_line(row, run, gpu=gpu), answer=answer, origin=origin))
         for found in verdict.what_if:
-            text = f"{row_title(row)}: {whatif.sentence(found, verdict.objective)}"
+            text = f"{row.title}: {whatif.sentence(found, verdict.objective)}"
             facts.append(fact(provenance(found.basis), text))
     first, *others = advisor_columns(rows)
     columns = [first, Column("answer", "Answer"), *others, ORIGIN]
@@ -85,13 +86,13 @@ def _row(row: Row, run: RunView) -> Section:
     origins = {c.case.id: provenance_on(c.case.device) for c in measured}
     lines = [_with(line, origin=origins.get(line.key, "")) for line in raced_lines(row, run)]
     return Section(
-        row_title(row),
+        row.title,
         _origin(*(c.case.device for c in measured)),
         [*result_columns(row), ORIGIN],
         lines,
         [*result_facts(row, run), *notes([row], run)],
         row.plan.reproduce,
-        [row_plot(row_title(row), measured, run)] if measured else [],
+        [row_plot(row.title, measured, run)] if measured else [],
     )
 
 
@@ -129,7 +130,7 @@ def sweep_plots(sweep: Sweep, crossover: Crossover | None) -> list[Plot]:
     for curve in sweep.curves:
         name, origin, points = view.curve_name(curve), provenance_on(curve.candidate), []
         for x, rate, point in view.drawn_points(curve):
-            text = f"{view.place_text(point.at)}: {units.rate(rate, view.unit_of(curve))}"
+            text = f"{place_text(point.at)}: {units.rate(rate, view.unit_of(curve))}"
             points.append((x, rate, f"{name}, {text}, {origin}"))
         curves += [Curve(name, points)] if points else []
     if len(sweep.axes) != 1 or len({x for curve in curves for x, _, _ in curve.points}) < 2:
@@ -142,7 +143,7 @@ def sweep_plots(sweep: Sweep, crossover: Crossover | None) -> list[Plot]:
         curves.append(Curve(text, [(x, top, text) for x in (low, crossover.value, high)]))
     (unit, *_), (axis,) = (curve.unit for curve in sweep.curves), sweep.axes
     origin = provenance_on(*(curve.candidate for curve in sweep.curves))
-    return [Plot(view.sweep_title(sweep), origin, axis, view.value_text, unit, curves=curves)]
+    return [Plot(view.sweep_title(sweep), origin, axis, value_text, unit, curves=curves)]
 
 
 def roofline_plots(report: Report) -> list[Plot]:

@@ -14,7 +14,7 @@ from ..records.verdict import Verdict
 from ..stats import samples as stats
 from ..stats.objectives import HOUR_S, MEMORY_SPREAD, START_UP_SPREAD
 from ..stats.ratios import Rounds, ranking
-from .names import candidate_name
+from .names import candidate_name, place_text
 
 FAULTING = 0.1  # share of the time that may go into faulting in memory
 ENERGY = "energy_j"  # the metric of a block with the joules of one step on the CPU
@@ -285,6 +285,11 @@ class Row:
     ended_by: str | None = None  # see `RaceSummary.ended_by`; None before the end
     verdict: Verdict | None = None
     candidates: list[Candidate] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        """`Matrix product`, with its place in a sweep: `Matrix product, n=512`."""
+        return ", ".join(filter(None, [self.plan.title, place_text(self.plan.point)]))
 
     @property
     def started(self) -> bool:

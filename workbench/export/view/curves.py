@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from ...contract import COLUMNS, ParameterValue, kind_of
-from ...records.document import Curve, CurvePoint, LeadChange, Sweep, Value
+from ...records.document import Curve, CurvePoint, LeadChange, Sweep
 from ...records.verdict import Crossover
+from ...report.names import place_text, value_text
 from ...text import units
 from .chart import LABEL, Band, Series, chart
 from .spans import Span, Text, heading
@@ -16,15 +17,6 @@ MARKS = "*o+x#@%&$~abcdefghijklmnpqrstuvwyz"  # one for each curve; more curves 
 LEAST_HEIGHT = 6  # lines of the smallest useful plot
 AXIS_LINES = 2
 SHADES = 4  # tones for each kind of device
-
-
-def value_text(value: Value) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def place_text(at: Mapping[str, ParameterValue]) -> str:
-    """`n=512, batch=8`."""
-    return ", ".join(f"{name}={value_text(value)}" for name, value in at.items())
 
 
 def curve_name(curve: Curve) -> str:

@@ -9,7 +9,7 @@ from ...records.verdict import Verdict
 from ...report.candidate import Candidate, Row
 from ...text import units
 from . import forest, words
-from .derived import RunView, row_title
+from .derived import RunView
 from .spans import Span, Text
 from .table import UNLIMITED, Cell, Column, Line, texts_of
 
@@ -52,7 +52,7 @@ def advisor_line(
     name from the start, so that it does not change when answers arrive."""
     plan, verdict = row.plan, row.verdict
     advice = plan.textbook or ""
-    title = Text.of(row_title(row))
+    title = Text.of(row.title)
     # A scenario has a short name, which the command line takes too.
     names = [title, Text.of(plan.scenario)][short:]
     cells: dict[str, Cell] = {
