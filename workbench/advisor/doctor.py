@@ -336,15 +336,15 @@ def _reached(ceilings: Ceilings | None) -> Iterator[Check]:
 def stragglers(report: Report) -> Iterator[Check]:
     """GPUs that are slower than others of the same model at the same matrix product."""
     names = {gpu.device: gpu.name for gpu in report.machine.gpus} if report.machine else {}
-    for measured in report.measurements:
-        device, name = measured.case.device, names.get(measured.case.device)
-        if measured.median_s is None:
-            reason = measured.reason or Reason("unknown", "no reason given")
+    for candidate in report.candidates.values():
+        device, name = candidate.case.device, names.get(candidate.case.device)
+        if not candidate.blocks:
+            reason = candidate.reason or Reason("unknown", "no reason given")
             yield Check(f"{device} product", FAIL, f"not measured: {reason.message}", reason.hint)
             continue
         equals = [c for c in report.candidates.values() if names.get(c.case.device) == name]
-        behind = against(report.candidates[measured.id], fastest_of(equals))
-        text = f"{units.duration(measured.median_s)} per matrix product"
+        behind = against(candidate, fastest_of(equals))
+        text = f"{units.duration(candidate.median_s)} per matrix product"
         if behind and behind.word == "slower":
             text += f", {units.ratio(behind.ratio)} slower than {behind.id.split('/')[1]}"
             remedy = "compare clocks, heat and power with the other GPUs: workbench watch"
