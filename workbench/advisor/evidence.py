@@ -212,15 +212,13 @@ class Evidence:
         beyond = known and all(is_surely_beyond_limits(each, self.scenario) for each in lost)
         if len(self.kinds) == 1 and beyond:
             return next(iter(self.kinds))
-        ratio, medians = self.decisive_ratio, self.ahead_by_median
-        if ratio is None and self.is_without_gpu and self.best_cpu is not None:
+        if self.decisive_ratio is None and self.is_without_gpu and self.best_cpu is not None:
             return "cpu"
-        if ratios.is_close(ratio):
-            return "either"
-        if ratio is not None and (ratio.low > 1 or ratio.high < 1):
-            return "gpu" if ratio.low > 1 else "cpu"
-        kinds = [c.case.device_kind for c in (medians.one, medians.other)] if medians else []
-        return kinds[0] if len({*kinds}) == 2 else "unknown"
+        choice = choose(self.decisive_ratio)
+        if choice != "unknown" or (medians := self.ahead_by_median) is None:
+            return choice
+        better, other = (each.case.device_kind for each in (medians.one, medians.other))
+        return better if better != other else choice
 
     @cached_property
     def doubts(self) -> list[tuple[str | None, str]]:
@@ -329,6 +327,15 @@ class Evidence:
 def first_on(kind: str, ranked: Sequence[Candidate]) -> Candidate | None:
     """The best candidate on a kind of device ("cpu", "gpu")."""
     return next((c for c in ranked if c.case.device_kind == kind), None)
+
+
+def choose(ratio: Ratio | None) -> str:
+    """`cpu`, `gpu`, `either` or `unknown` from the decisive ratio of CPU time to GPU time."""
+    if ratio is None:
+        return "unknown"
+    if ratios.is_close(ratio):
+        return "either"
+    return "gpu" if ratio.low > 1 else "cpu" if ratio.high < 1 else "unknown"
 
 
 def lead_word(ratio: Ratio | None, decisive: Ratio | None) -> str:
