@@ -92,8 +92,8 @@ def sees_gpu(machine: Machine) -> bool:
 def stack(machine: Machine, software: Software, trials: Mapping[str, Trial]) -> list[Level]:
     """The stack from the interpreter down to the cards, with the version of each level."""
     levels = [Level(0, "python", software.python or "unknown", OK if software.python else FAIL)]
-    hardware = list(_driver_levels(machine))
-    is_bare = all(level.status is None for level in hardware)  # neither a GPU nor a driver
+    below = list(_driver_levels(machine))
+    is_bare = all(level.status is None for level in below)  # neither a GPU nor a driver
     # Without an answer from the interpreter its packages are unknown.
     needed = ("torch", ORT) if software.python else ()
     for name in dict.fromkeys((*needed, *trials)):
@@ -102,7 +102,7 @@ def stack(machine: Machine, software: Software, trials: Mapping[str, Trial]) -> 
         # An optional package may well be a build for the CPU.
         has_gpu = sees_gpu(machine) and not optional
         levels += _package_levels(name, package, trials.get(name), has_gpu=has_gpu, is_bare=is_bare)
-    return [*levels, *hardware]
+    return [*levels, *below]
 
 
 def _package_levels(
