@@ -100,9 +100,9 @@ def _case(first: RunSide, other: RunSide, case: str, fail_on: float | None) -> d
     ratio, doubt = medians[1] / medians[0], _doubt(first, one) or _doubt(other, two)
     if doubt is not None or first.spread is None or other.spread is None:
         return doc.ComparedCase(case, UNDECIDED, medians, counts, ratio, doubt)
-    pair = (after, other.spread), (before, first.spread)
-    shown = unpaired.unpaired_ratio(*pair).interval
-    found = unpaired.unpaired_ratio(*pair, unpaired.CONFIDENCE)
+    sides = (after, other.spread), (before, first.spread)
+    shown = unpaired.unpaired_ratio(*sides).interval
+    found = unpaired.unpaired_ratio(*sides, unpaired.CONFIDENCE)
     word = found.word(unpaired.SAME_WITHIN).upper()
     beyond = fail_on is not None and found.low > 1 + fail_on
     return doc.ComparedCase(case, word, medians, counts, ratio, None, shown, found.interval, beyond)
