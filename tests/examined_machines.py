@@ -6,8 +6,7 @@ import msgspec
 from builders import machine as build_machine
 from machines import h200
 
-from workbench.advisor.doctor import Check, Examination
-from workbench.advisor.stack import OK
+from workbench.advisor.doctor import OK, Check, Examination
 from workbench.machine.packages.trials import Trial
 from workbench.records.machine import CudaDriver, Gpu, Machine, Nvml, Package, Pcie, Software
 

@@ -6,7 +6,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from workbench.export.view.answers import answer_lines, ending_lines, race_lines
-from workbench.export.view.derived import row_title
 from workbench.export.view.lead import course_lines
 from workbench.export.view.spans import Text
 from workbench.export.view.tables import ROOMY, advisor_columns, advisor_line, has_gpu
@@ -59,8 +58,8 @@ class AdvisorScreen(ViewScreen):
         gpu, words = has_gpu(rows), self.size.width >= ROOMY
         lines = []
         for row in rows:
-            line = advisor_line(row, session, gpu=gpu, words=words, short=not words)
-            hidden = row_title(row), *(candidate.case.label for candidate in row.candidates)
+            line = advisor_line(row, session, gpu=gpu, in_words=words, short=not words)
+            hidden = row.title, *(candidate.case.label for candidate in row.candidates)
             lines += [line] if bar.accepts(line.key, *line.words, *hidden) else []
         empty = "nothing matches the filter" if rows else nothing_yet(session)
         table = self.query_one(Table)

@@ -8,7 +8,6 @@ from textual.binding import Binding, BindingType
 
 from workbench.advisor.race_summary import counts_text
 from workbench.export.view.answers import answer_facts, command_lines, crossover_lines
-from workbench.export.view.derived import row_title
 from workbench.export.view.details import INDENT, candidate_facts, profile_facts, why_facts
 from workbench.export.view.events import log_lines, race_log
 from workbench.export.view.spans import Fact, Text, fact, facts_lines, heading
@@ -57,7 +56,7 @@ class DetailScreen(ViewScreen):
                 self.query_one(Table).show((), (), Text.of((nothing_yet(session), "dim")))
                 self.write("detail", lambda _: [])
             return
-        self.write("detail-title", lambda width: heading(row_title(row), width))
+        self.write("detail-title", lambda width: heading(row.title, width))
         table = self.query_one(Table)
         if self._case_id is not None:
             table.cursor, self._case_id = self._case_id, None

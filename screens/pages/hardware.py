@@ -4,7 +4,6 @@ from textual.app import ComposeResult
 from textual.containers import Container
 
 from workbench.export.view import machine as text
-from workbench.export.view.derived import row_title
 from workbench.export.view.section import Section, section_lines
 from workbench.export.view.sensors import live_sections, with_readings
 from workbench.export.view.spans import Text, facts_lines
@@ -31,7 +30,7 @@ class HardwareScreen(ViewScreen):
 
     def draw(self, session: Session) -> None:
         report = session.report
-        titles = {name: row_title(row) for name, row in report.rows.items()}
+        titles = {name: row.title for name, row in report.rows.items()}
         warned = text.warnings(report.warnings, titles)
         self.write("warnings", lambda width: facts_lines(warned, width), when=bool(warned))
         live = bool(report.host) and (session.going or session.phase == "watching")

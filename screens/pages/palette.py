@@ -13,7 +13,6 @@ from textual.content import Content
 from workbench import catalog
 from workbench.contract import WorkloadError
 from workbench.export.formats import DOCUMENT, FILES
-from workbench.export.view.derived import row_title
 from workbench.export.view.runs import command, moment
 from workbench.records.comparison import RunSummary
 from workbench.records.errors import JournalError
@@ -66,7 +65,7 @@ class Entries(Provider):
             yield Entry(f"Export: {form}", text, write)
         for row in app.session.report.asked_rows:
             show = partial(app.show_row, row.plan.scenario)
-            yield Entry(f"Row: {shown(row_title(row))}", "show its answer", show)
+            yield Entry(f"Row: {shown(row.title)}", "show its answer", show)
         if app.check_action("new", ()):
             yield from self._of_new_runs(app)
         for name in themes(app):

@@ -5,7 +5,6 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
-from workbench.export.view.derived import row_title
 from workbench.report.candidate import Row
 
 from ..state.session import Session
@@ -50,7 +49,7 @@ class RowScreen(ViewScreen):
         where = "esc: back to the live row" if current else ""
         if live:
             where = f"live, round {row.round}" if row.round else "live"
-        title = Content.styled(row_title(row), "bold")
+        title = Content.styled(row.title, "bold")
         if len(walk) > 1:
             title = Content.assemble(title, "   ", place.stylize("dim"))
         gap = max(2, width - title.cell_length - len(where))

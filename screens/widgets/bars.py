@@ -9,7 +9,6 @@ from textual.content import Content
 from workbench.advisor.subject import brief, pick_of
 from workbench.export.view import glyphs
 from workbench.records.verdict import OPEN
-from workbench.report.names import candidate_name
 from workbench.text import units
 
 from ..state.session import Session
@@ -107,7 +106,7 @@ def _activity(session: Session) -> Content:
         case "finished" | "incomplete" if session.has_model:
             if (pick := pick_of(report)) is None:
                 return Content("no pick")
-            return Content(f"pick: {brief(candidate_name(pick.case), report)}")
+            return Content(f"pick: {brief(pick.name, report)}")
         case "finished" | "incomplete":
             verdicts = [v for v in report.verdicts if v.choice != "unknown"]
             answered = sum(verdict.confidence != OPEN for verdict in verdicts)
@@ -125,7 +124,7 @@ def _activity(session: Session) -> Content:
         return Content(f"largest batch: {case}" if report.current_case else stage)
     candidate = report.candidates.get(report.current_case or "")
     if session.has_model and candidate is not None:
-        return Content(brief(candidate_name(candidate.case), report))
+        return Content(brief(candidate.name, report))
     title = run.title(report.current_row)
     return Content.assemble(title, (": ", "dim"), case)
 

@@ -162,12 +162,13 @@ def test_ticks_are_one_two_and_five() -> None:
 
 
 def test_braille_names_lines_at_their_ends_and_shades_the_crossing() -> None:
-    places = [[(float(x), slope * x) for x in range(3)] for slope in (0.0, 0.01, 1.0)]
+    places = [[(float(x), 10 ** (slope * x)) for x in range(3)] for slope in (0.0, 0.01, 1.0)]
     series = [
         Series((mark, "cpu"), line, name)
         for mark, line, name in zip("*ox", places, ("first", "second", "third"), strict=True)
     ]
-    lines = [line.plain for line in chart(series, [], str, 70, 10, [Band(0.5, 1.0, 0.7)])]
+    drawn = chart(series, [], str, 70, 10, [Band(0.5, 1.0, 0.7)], across=float)
+    lines = [line.plain for line in drawn]
     ends = [line.split("  ")[-1].strip() for line in lines]
     for name in ("* first", "o second", "x third"):
         assert sum(name in end for end in ends) == 1, "level lines do not hide one another"

@@ -1,1 +1,1 @@
-"""From measurements to decisions: scenarios, the race, the verdict."""
+"""From measurements to decisions: who leaves a race, when it ends, and the verdict."""

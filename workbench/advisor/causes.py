@@ -8,10 +8,8 @@ from ..machine.host.isa import having, lacking
 from ..planning.cases import one_thread_per_core
 from ..records.document import Clocks, Roofline
 from ..report.candidate import Candidate
-from ..report.measurements import clocks_of, metrics_of, under_ceilings
-from ..report.names import candidate_name
+from ..report.measurements import clocks_of, under_ceilings
 from ..text import units
-from ..text.units import as_sentence
 from .comparison import TIMED, better
 from .evidence import Evidence
 from .ranking import gain_over
@@ -25,28 +23,20 @@ ROOFS = {"memory": "memory bandwidth", "cache": "cache bandwidth", "compute": "a
 
 def causes(evidence: Evidence) -> list[str]:
     """Sentences that each state a fact and its consequence, the most telling first."""
-    if evidence.pick is None:
+    if (pick := evidence.pick) is None:
         return []
-    return [
-        *_start_up(evidence, evidence.pick),
-        *_waiting(evidence, evidence.pick),
-        *_launches(evidence),
-        *_roofs(evidence, evidence.pick),
-        *_memory(evidence, evidence.pick),
-        *_precision(evidence, evidence.pick),
-        *_threads(evidence, evidence.pick),
-    ]
+    looks = (_start_up, _waiting, _launches, _roofs, _memory, _precision, _threads)
+    return [sentence for look in looks for sentence in look(evidence, pick)]
 
 
 def _start_up(evidence: Evidence, pick: Candidate) -> Iterator[str]:
     if evidence.scenario.objective != "time_to_result":
         return
-    share, spent = _start_up_share(pick)
-    name, rival = candidate_name(pick.case), evidence.rival
-    text = f"{share} of the time to result of {name} is start-up and set-up ({spent})."
+    (share, spent), rival = _start_up_share(pick), evidence.rival
+    text = f"{share} of the time to result of {pick.name} is start-up and set-up ({spent})."
     if rival is not None and rival.case.device_kind != pick.case.device_kind:
         share, spent = _start_up_share(rival)
-        text = f"{text} For {candidate_name(rival.case)} it is {share} ({spent})."
+        text = f"{text} For {rival.name} it is {share} ({spent})."
     yield text
 
 
@@ -60,23 +50,22 @@ def _start_up_share(candidate: Candidate) -> tuple[str, str]:
 def _waiting(evidence: Evidence, pick: Candidate) -> Iterator[str]:
     waiting = waiting_fraction(evidence)
     if waiting is not None:
-        name = candidate_name(pick.case)
-        yield f"{name} waits for data {waiting:.0%} of the time: loading is the limit."
+        yield f"{pick.name} waits for data {waiting:.0%} of the time: loading is the limit."
 
 
 def waiting_fraction(evidence: Evidence) -> float | None:
     """The share of time that the pick waits for data, where that limits it."""
-    known = metrics_of(evidence.pick) if evidence.pick is not None else {}
+    known = evidence.pick.metrics if evidence.pick is not None else {}
     waiting = known.get(WAITING_FRACTION, 0.0)
     return waiting if waiting >= LOADING_LIMITS_FROM else None
 
 
-def _launches(evidence: Evidence) -> Iterator[str]:
+def _launches(evidence: Evidence, _: Candidate) -> Iterator[str]:
     clocks = launch_bound(evidence)
     if clocks is not None and evidence.best_gpu is not None:
-        name = candidate_name(evidence.best_gpu.case)
-        issue, device = units.duration(clocks.issue_s), units.duration(clocks.device_s)
-        yield f"Launches limit {name}: the host needs {issue} to queue a step of {device}."
+        name, issue = evidence.best_gpu.name, units.duration(clocks.issue_s)
+        step = units.duration(clocks.device_s)
+        yield f"Launches limit {name}: the host needs {issue} to queue a step of {step}."
 
 
 def launch_bound(evidence: Evidence) -> Clocks | None:
@@ -105,7 +94,7 @@ def _roof(evidence: Evidence, candidate: Candidate) -> str | None:
     roof = roof_of(evidence, candidate)
     if roof is None or FAR_FROM_LIMIT < roof.fraction < NEAR_LIMIT:
         return None  # between the two bounds nothing can be said
-    name, limit = candidate_name(candidate.case), ROOFS[roof.limited_by]
+    name, limit = candidate.name, ROOFS[roof.limited_by]
     reached = units.percent(roof.fraction)
     if roof.fraction >= NEAR_LIMIT:
         return f"{limit.capitalize()} limits {name}, which reaches {reached} of that ceiling."
@@ -133,7 +122,7 @@ def _precision(evidence: Evidence, pick: Candidate) -> Iterator[str]:
             reduced = pick if is_reduced else other
             yield " ".join([gain, *_instructions(evidence, reduced, wins=is_reduced)])
         elif not is_reduced and other.reason and other.reason.code == "slower_precision":
-            yield as_sentence(other.reason.message)
+            yield units.as_sentence(other.reason.message)
 
 
 def _gain(pick: Candidate, other: Candidate, name: str, than: str) -> str | None:
@@ -152,10 +141,10 @@ def _instructions(evidence: Evidence, reduced: Candidate, *, wins: bool) -> Iter
         return
     if names := having(case.precision, machine.cpu):
         has = f"the CPU has {names}."
-        yield as_sentence(has) if wins else f"{_name(reduced)} loses although {has}"
+        yield units.as_sentence(has) if wins else f"{_name(reduced)} loses although {has}"
     elif names := lacking(case.precision, machine.cpu):
         lacks = f"the CPU has no {names}."
-        yield f"{_name(reduced)} wins although {lacks}" if wins else as_sentence(lacks)
+        yield f"{_name(reduced)} wins although {lacks}" if wins else units.as_sentence(lacks)
 
 
 def _name(candidate: Candidate) -> str:
@@ -170,7 +159,7 @@ def _memory(evidence: Evidence, pick: Candidate) -> Iterator[str]:
     for other in evidence.by_id:
         if other is not pick and other.case == usual:
             than = "without keep, where each step faults memory in again"
-            if gain := _gain(pick, other, candidate_name(pick.case), than):
+            if gain := _gain(pick, other, pick.name, than):
                 yield gain
 
 
@@ -182,6 +171,6 @@ def _threads(evidence: Evidence, pick: Candidate) -> Iterator[str]:
         threads = other.case.threads or 0
         if threads > pick.case.threads and other.case == replace(pick.case, threads=threads):
             than = f"with {threads} threads"
-            if gain := _gain(pick, other, candidate_name(pick.case), than):
+            if gain := _gain(pick, other, pick.name, than):
                 yield gain
                 return

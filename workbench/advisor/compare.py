@@ -20,6 +20,7 @@ from ..text import units
 CHANGED, UNDECIDED = "CHANGED", AMBIGUOUS.upper()
 PROVEN = (FASTER.upper(), SLOWER.upper())
 Timing = tuple[bool, frozenset[str | None]]
+Pair = tuple[list[Candidate], list[Candidate]]
 ANOTHER_RUN = math.sqrt(2) * unpaired.BETWEEN_RUNS  # least spread of a ratio from run to run
 
 
@@ -91,24 +92,24 @@ def _hardware(machine: Machine | None) -> tuple[object, ...] | None:
 
 
 def _case(first: RunSide, other: RunSide, case: str, fail_on: float | None) -> doc.ComparedCase:
-    one, two = _pair(first, other, case)
-    before, after = _rounds(one), _rounds(two)
+    one, two = pair = _pair(first, other, case)
+    before, after = map(_rounds, pair)
     medians, counts = (median(before), median(after)), (len(before), len(after))
-    if unlike := _unlike(first, other, case):
+    if unlike := _unlike(first, other, pair):
         return doc.ComparedCase(case, UNDECIDED, medians, counts, None, unlike)
     ratio, doubt = medians[1] / medians[0], _doubt(first, one) or _doubt(other, two)
     if doubt is not None or first.spread is None or other.spread is None:
         return doc.ComparedCase(case, UNDECIDED, medians, counts, ratio, doubt)
-    pair = (after, other.spread), (before, first.spread)
-    shown = unpaired.unpaired_ratio(*pair).interval
-    found = unpaired.unpaired_ratio(*pair, unpaired.CONFIDENCE)
+    sides = (after, other.spread), (before, first.spread)
+    shown = unpaired.unpaired_ratio(*sides).interval
+    found = unpaired.unpaired_ratio(*sides, unpaired.CONFIDENCE)
     word = found.word(unpaired.SAME_WITHIN).upper()
     beyond = fail_on is not None and found.low > 1 + fail_on
     return doc.ComparedCase(case, word, medians, counts, ratio, None, shown, found.interval, beyond)
 
 
-def _pair(first: RunSide, other: RunSide, case: str) -> tuple[list[Candidate], list[Candidate]]:
-    """The candidates of a case that both runs timed in the same way; may be empty."""
+def _pair(first: RunSide, other: RunSide, case: str) -> Pair:
+    """The candidates of a case in both runs, timed in the same way if any were."""
     one, two = first.cases[case], other.cases[case]
     alike = next((timing for timing in one if timing in two), None)
     if alike is None:
@@ -121,9 +122,8 @@ def _rounds(candidates: Sequence[Candidate]) -> list[float]:
     return [value for candidate in candidates for value in candidate.medians_s]
 
 
-def _unlike(first: RunSide, other: RunSide, case: str) -> Reason | None:
-    """Why the times of this case in the two runs are not compared."""
-    pair = _pair(first, other, case)
+def _unlike(first: RunSide, other: RunSide, pair: Pair) -> Reason | None:
+    """Why the times of a case in the two runs are not compared."""
     (before, *_), (after, *_) = pair
     one, two = before.work, after.work
     if (one.flops, one.items, one.item, one.ranks) != (two.flops, two.items, two.item, two.ranks):
@@ -181,7 +181,7 @@ def _verdicts(first: RunSide, other: RunSide) -> Iterator[doc.ComparedVerdict]:
             here, there = (_within(side, one.scenario, *picks) for side in (first, other))
             disjoint = here and there and (here[1] < there[0] or there[1] < here[0])
             is_same = one.objective == two.objective and not any(
-                _unlike(first, other, pick)
+                _unlike(first, other, _pair(first, other, pick))
                 for pick in picks
                 if pick in first.cases and pick in other.cases
             )

@@ -1,10 +1,10 @@
 """One candidate against another: how much better it is, how sure that is, and how to say so."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..records.code import CodeReport
-from ..report.candidate import Candidate, Row, eliminations
+from ..report.candidate import Candidate, Row
 from ..report.names import candidate_name
 from ..stats import ratios
 from ..stats.paired import Ratio
@@ -43,14 +43,6 @@ def worse(objective: str) -> str:
 def quantity(objective: str) -> str:
     """`time`, `time at the 99th percentile`, `cost`."""
     return f"time{TIMED[objective]}" if objective in TIMED else COMPARED[objective]
-
-
-def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """The candidates from best to worst; those without a value are missing."""
-    known = {candidate.case.id: candidate for candidate in candidates}
-    rounds = {case: c.rounds() for case, c in known.items()}
-    order = ratios.ranking(rounds, eliminations(known.values()))
-    return [known[case] for case in order]
 
 
 def as_written(row: Row, code: CodeReport) -> Candidate | None:

@@ -10,12 +10,12 @@ from ..contract import kind_of
 from ..records.reason import Reason
 from ..records.verdict import CaseCost, ObjectivePick
 from ..report.candidate import ENERGY, Candidate, eliminations
-from ..report.names import candidate_name
 from ..stats import ratios
-from ..stats.objectives import HOUR_S, SECONDS
+from ..stats.objectives import HOUR_S
 from ..stats.paired import value_and_interval
 from ..stats.ratios import Rounds
 from ..stats.samples import median
+from .comparison import TIMED
 
 MILLION = 1e6
 COUNTER, READINGS = "energy counter", "power readings"
@@ -85,9 +85,9 @@ def by_objective(eligible: Sequence[Candidate], prices: Mapping[str, float]) -> 
 def _fastest(eligible: Sequence[Candidate]) -> ObjectivePick:
     objective = eligible[0].objective
     unit = {"time_to_result": "s/run", "latency_p99": "s/step at p99"}.get(objective)
-    rounds = {c.case.id: c.rounds() if objective in SECONDS else c.step_rounds() for c in eligible}
+    rounds = {c.case.id: c.rounds() if objective in TIMED else c.step_rounds() for c in eligible}
     values = {c.case.id: c.value if unit else c.median_s for c in eligible}
-    beaten = eliminations(eligible) if objective in SECONDS else {}
+    beaten = eliminations(eligible) if objective in TIMED else {}
     return _raced("fastest", rounds, values, unit or "s/step", beaten)
 
 
@@ -120,9 +120,7 @@ def _most_frugal(eligible: Sequence[Candidate]) -> ObjectivePick:
         hint = ". ".join(ENERGY_HINTS[kind] for kind in silent)
         reason = Reason("no_energy", f"energy and power of {names} could not be read", hint)
         return _unknown("most_frugal", unit, reason)
-    if unread := [
-        candidate_name(c.case.id) for c in _in_question(eligible) if c.case.id not in joules
-    ]:
+    if unread := [c.name for c in _in_question(eligible) if c.case.id not in joules]:
         text = f"energy and power of {' and '.join(unread)} were not read"
         reason = Reason("no_energy", text, "raise --budget: power is read twice a second")
         return _unknown("most_frugal", unit, reason)

@@ -9,18 +9,17 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, groupby, pairwise
+from statistics import fmean, linear_regression
 
 from msgspec.structs import replace
 
 from ..records.verdict import Crossover, CrossoverPoint
-from ..report.candidate import Candidate
+from ..report.candidate import Candidate, ranked
 from ..stats import ratios
 from ..stats.objectives import OF_A_STEP
 from ..stats.paired import Ratio, student_t_quantile
 from ..stats.samples import Interval, median
 from ..text import units
-from ..text.units import as_sentence
-from .comparison import ranked
 
 MOST_POINTS = 12
 NEAR = 2.0  # largest ratio that helps to locate the change
@@ -285,15 +284,14 @@ def _line(by_size: Mapping[float, float]) -> tuple[float, Interval] | None:
     if len(by_size) < LEAST_FOR_A_LINE:
         return None
     xs, ys = [math.log(v) for v in by_size], [math.log(r) for r in by_size.values()]
-    n, x_mean, y_mean = len(xs), sum(xs) / len(xs), sum(ys) / len(ys)
+    n, x_mean, (slope, intercept) = len(xs), fmean(xs), linear_regression(xs, ys)
     spread = sum((x - x_mean) ** 2 for x in xs)
-    slope = sum((x - x_mean) * (y - y_mean) for x, y in zip(xs, ys, strict=True)) / spread
-    residuals = (y - y_mean - slope * (x - x_mean) for x, y in zip(xs, ys, strict=True))
+    residuals = (y - intercept - slope * x for x, y in zip(xs, ys, strict=True))
     deviation = math.sqrt(sum(r**2 for r in residuals) / (n - 2))
     t = student_t_quantile(0.975, n - 2)
     if slope <= t * deviation / math.sqrt(spread):
         return None
-    zero = x_mean - y_mean / slope
+    zero = -intercept / slope
     half = t * deviation / slope * math.sqrt(1 / n + (zero - x_mean) ** 2 / spread)
     ends = (min(max(x, min(xs) - 1), max(xs) + 1) for x in (zero, zero - half, zero + half))
     value, low, high = map(math.exp, ends)
@@ -311,7 +309,7 @@ def sentence(crossover: Crossover) -> str:
     wide = [f"{number(a)} and {number(b)}" for a, b in pairwise(crossover.sizes) if b / a > GAP]
     if wide:
         found.append(f"No size was measured between {', or between '.join(wide)}.")
-    return " ".join(map(as_sentence, found))
+    return " ".join(map(units.as_sentence, found))
 
 
 def _with_value(crossover: Crossover, value: float, ci95: Interval) -> Iterator[str]:

@@ -1,42 +1,45 @@
-"""Is the machine in order?  Checks of it and its software, with remedies."""
+"""Is the machine in order?  Its software level by level, and checks with remedies."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from .. import catalog
+from ..machine import warnings as hardware
 from ..machine.datasheets import shortfalls
+from ..machine.nvidia.driver_errors import ABSENT
 from ..machine.nvidia.gpus import GPU_WITHOUT_DRIVER
 from ..machine.nvidia.nvml import Links
 from ..machine.packages import onnx_cuda
-from ..machine.packages.software import WARNED
+from ..machine.packages.software import ORT, WARNED, package_of
 from ..machine.packages.trials import Trial
-from ..machine.warnings import (
-    NOT_BY_TORCH,
-    cuda_gpus,
-    hardware_warnings,
-    library_warnings,
-    of_others,
-    subject,
-    torch_remedy,
-)
 from ..records.document import Ceilings
-from ..records.machine import Gpu, Machine, Pcie, Software
+from ..records.machine import Gpu, Machine, Package, Pcie, Software
 from ..records.reason import Reason, Warning
 from ..report.measurements import against, fastest_of
 from ..report.report import Report
 from ..text import units
 from ..worker.onnx_gpu import CPU, CUDA
-from .stack import FAIL, OK, ORT, WARN, Level, package_of, sees_gpu, stack
 
+OK, WARN, FAIL = "ok", "warn", "fail"
 LEAST_FREE = 0.10  # share of memory that should be free, on the host and on each GPU
 # Detection warnings after which something installed cannot be used as it is.
 _FATAL = (
-    *NOT_BY_TORCH, "gpu_prohibited", "nvml_without_cuda", "gpu_unreadable",
+    *hardware.NOT_BY_TORCH, "gpu_prohibited", "nvml_without_cuda", "gpu_unreadable",
     "gpu_without_driver", "python_silent", "version_mismatch",
 )  # fmt: skip
 # "hw_slowdown" is left out: cards report it briefly while they wake up.
 _SLOWING = ("sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
+
+
+class Level(msgspec.Struct, frozen=True):
+    """One line of the stack as it is drawn, from python down to the GPU."""
+
+    depth: int
+    name: str
+    found: str
+    status: str | None  # "ok", "warn", "fail"; None: absent and not needed
+    note: str = ""
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -71,7 +74,7 @@ def examine(
     ceilings: Ceilings | None = None,
 ) -> Examination:
     """Everything that can be said without a measurement; `trials` are by package."""
-    warnings = hardware_warnings(machine, software)
+    warnings = hardware.hardware_warnings(machine, software)
     checks = [
         *_host(machine, warnings),
         *_packages(machine, software, trials, warnings),
@@ -80,6 +83,70 @@ def examine(
         *_reached(ceilings),
     ]
     return Examination(stack(machine, software, trials), checks)
+
+
+def sees_gpu(machine: Machine) -> bool:
+    return any(gpu.visible and not gpu.simulated for gpu in machine.gpus)
+
+
+def stack(machine: Machine, software: Software, trials: Mapping[str, Trial]) -> list[Level]:
+    """The stack from the interpreter down to the cards, with the version of each level."""
+    levels = [Level(0, "python", software.python or "unknown", OK if software.python else FAIL)]
+    below = list(_driver_levels(machine))
+    is_bare = all(level.status is None for level in below)  # neither a GPU nor a driver
+    # Without an answer from the interpreter its packages are unknown.
+    needed = ("torch", ORT) if software.python else ()
+    for name in dict.fromkeys((*needed, *trials)):
+        package = software.packages.get(package_of(name, software) or name)
+        optional = catalog.backend(name).optional
+        # An optional package may well be a build for the CPU.
+        has_gpu = sees_gpu(machine) and not optional
+        levels += _package_levels(name, package, trials.get(name), has_gpu=has_gpu, is_bare=is_bare)
+    return [*levels, *below]
+
+
+def _package_levels(
+    name: str, package: Package | None, trial: Trial | None, *, has_gpu: bool, is_bare: bool
+) -> Iterator[Level]:
+    if trial is None:
+        yield Level(1, name, "not installed", FAIL)
+        return
+    version = trial.version or (package and package.version) or "unknown"
+    broken = [device for device, why in trial.devices.items() if why is not None]
+    working = [device for device in trial.devices if device not in broken]
+    status = FAIL if trial.failure or not working else WARN if broken and not is_bare else OK
+    note = trial.failure or ("runs on " + ", ".join(working) if working else "")
+    if broken:
+        note += f"{'; ' if note else ''}not on {', '.join(broken)}"
+    if has_gpu and working and not broken and len(trial.devices) == 1:
+        status, note = WARN, f"{note}; not on the GPU"  # the chain breaks here
+    found = f"{version}, {package.detail}" if package and package.detail else version
+    yield Level(1, name, found, status, note)
+    for library, linked in trial.libraries.items():
+        if linked is not None:
+            yield Level(2, library, linked, OK)
+
+
+def _driver_levels(machine: Machine) -> Iterator[Level]:
+    nvml, cuda = machine.nvml, machine.cuda
+    reason = nvml.reason or cuda.reason
+    if nvml.available or cuda.available:
+        status = OK if nvml.available and cuda.available else WARN
+        found = f"{nvml.driver_version or 'unknown'}, CUDA {machine.cuda.api_version or 'unknown'}"
+        yield Level(0, "driver", found, status, reason.message if reason else "")
+    else:
+        missing = reason is None or reason.code in ABSENT
+        why = reason.message if reason else ""
+        yield Level(0, "driver", "none", None if missing else FAIL, why)
+    cards = [gpu for gpu in machine.gpus if not gpu.simulated]
+    for gpu in cards:
+        if hardware.of_others(gpu, machine):
+            yield Level(0, "GPU", gpu.name or "not readable", None, "not yours")
+            continue
+        found = ", ".join(filter(None, [gpu.name or "unreadable", gpu.platform]))
+        yield Level(0, "GPU", found, OK if gpu.device else WARN, gpu.device or "not usable")
+    if not cards:
+        yield Level(0, "GPU", "none", None)
 
 
 def _check(name: str, warning: Warning) -> Check:
@@ -120,7 +187,7 @@ def _packages(
         yield from _works(name, machine, software, trials.get(name))
     if sees_gpu(machine):
         yield from _torch_gpu(machine, software, trials.get("torch"), warnings)
-    if cuda_gpus(machine):
+    if machine.cuda_gpus:
         yield from _ort_gpu(machine, software, trials.get(ORT))
 
 
@@ -128,8 +195,8 @@ def _works(name: str, machine: Machine, software: Software, trial: Trial | None)
     """Whether the package computes on the CPU, and an optional one also on its other devices."""
     pip, library = f"{software.executable} -m pip install", catalog.backend(name)
     builds = {}  # package to an install command; the default wheels suit few drivers
-    if cuda_gpus(machine):
-        builds["torch"] = torch_remedy(machine, software.executable)
+    if machine.cuda_gpus:
+        builds["torch"] = hardware.torch_remedy(machine, software.executable)
         if (fits := onnx_cuda.remedy(machine, software)).startswith(software.executable):
             builds[ORT] = fits  # else the driver is too old for any
     if trial is None:
@@ -146,7 +213,7 @@ def _works(name: str, machine: Machine, software: Software, trial: Trial | None)
     for device, why in trial.devices.items():
         if why is not None and device != "cpu" and library.optional:
             yield Check(name, WARN, f"does not work on {device}: {why}")
-    for warning in library_warnings(name, trial.version, trial.libraries.get("OpenMP")):
+    for warning in hardware.library_warnings(name, trial.version, trial.libraries.get("OpenMP")):
         yield Check(name, WARN, warning.message, warning.remedy)
 
 
@@ -154,7 +221,7 @@ def _torch_gpu(
     machine: Machine, software: Software, trial: Trial | None, warnings: Sequence[Warning]
 ) -> Iterator[Check]:
     name = "torch on the GPU"
-    known = _from(warnings, *NOT_BY_TORCH, name=name)
+    known = _from(warnings, *hardware.NOT_BY_TORCH, name=name)
     yield from known
     if known or trial is None:
         return
@@ -163,7 +230,7 @@ def _torch_gpu(
         if why is not None:
             remedy = "see the driver checks below"
             if "CUDA error: no kernel image" in why:  # some builds leave cards out
-                remedy = torch_remedy(machine, software.executable)
+                remedy = hardware.torch_remedy(machine, software.executable)
             yield Check(name, FAIL, f"{device}: {why}", remedy)
     if working := [device for device, why in devices.items() if why is None]:
         yield Check(name, OK, f"gives correct results on {', '.join(working)}")
@@ -199,11 +266,11 @@ def _driver(machine: Machine, warnings: Sequence[Warning]) -> list[Check]:
 
 def _gpu(gpu: Gpu, machine: Machine, warnings: Sequence[Warning]) -> Iterator[Check]:
     name = gpu.device or f"gpu {gpu.index}"
-    if of_others(gpu, machine):
+    if hardware.of_others(gpu, machine):
         why = gpu.unavailable.get("name") or gpu.unavailable["device"]
         yield Check(name, OK, f"not yours: {why}")
         return
-    mine = [w for w in warnings if w.subject == subject(gpu) and w.code not in NOT_BY_TORCH]
+    mine = [w for w in warnings if w.subject == gpu.subject and w.code not in hardware.NOT_BY_TORCH]
     found = [*(_check(name, warning) for warning in mine), *_health(gpu, machine, name)]
     if not found and gpu.visible:
         unjudged = "; in a virtual machine its PCIe link cannot be judged" if gpu.is_virtual else ""
@@ -269,15 +336,15 @@ def _reached(ceilings: Ceilings | None) -> Iterator[Check]:
 def stragglers(report: Report) -> Iterator[Check]:
     """GPUs that are slower than others of the same model at the same matrix product."""
     names = {gpu.device: gpu.name for gpu in report.machine.gpus} if report.machine else {}
-    for measured in report.measurements:
-        device, name = measured.case.device, names.get(measured.case.device)
-        if measured.median_s is None:
-            reason = measured.reason or Reason("unknown", "no reason given")
+    for candidate in report.candidates.values():
+        device, name = candidate.case.device, names.get(candidate.case.device)
+        if not candidate.blocks:
+            reason = candidate.reason or Reason("unknown", "no reason given")
             yield Check(f"{device} product", FAIL, f"not measured: {reason.message}", reason.hint)
             continue
         equals = [c for c in report.candidates.values() if names.get(c.case.device) == name]
-        behind = against(report.candidates[measured.id], fastest_of(equals))
-        text = f"{units.duration(measured.median_s)} per matrix product"
+        behind = against(candidate, fastest_of(equals))
+        text = f"{units.duration(candidate.median_s)} per matrix product"
         if behind and behind.word == "slower":
             text += f", {units.ratio(behind.ratio)} slower than {behind.id.split('/')[1]}"
             remedy = "compare clocks, heat and power with the other GPUs: workbench watch"

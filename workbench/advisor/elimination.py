@@ -12,12 +12,12 @@ from ..planning.plan import RowPlan
 from ..planning.scenario import Scenario
 from ..records.machine import Cpu
 from ..records.reason import Reason
-from ..report.candidate import Candidate
+from ..report.candidate import Candidate, ranked
 from ..report.names import candidate_name
 from ..stats import ratios, samples as stats
 from ..stats.objectives import OF_A_STEP
 from ..text import units
-from .comparison import ranked, worse
+from .comparison import worse
 from .crossover import MOST_POINTS
 from .limits import error_limit, exceeds_error_limit, is_admissible, leaves_for_limits, uncounted
 

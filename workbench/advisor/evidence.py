@@ -10,19 +10,17 @@ from ..machine.nvidia.gpus import no_gpu
 from ..planning.admission import compiling_s
 from ..planning.request import LONGEST_BUDGET_S
 from ..planning.scenario import Scenario
-from ..records.reason import BUDGET, OVERLOADED_MACHINE, Reason, Warning
+from ..records.reason import OVERLOADED_MACHINE, Reason, Warning
 from ..records.verdict import LIKELY, OPEN, SURE, TIE
-from ..report.candidate import BY_FIRST_BLOCK, CANCELLED, Candidate, Row
+from ..report.candidate import BY_FIRST_BLOCK, CANCELLED, Candidate, Row, ranked
 from ..report.measurements import measurement_warnings
-from ..report.names import candidate_name
 from ..report.report import Report
 from ..stats import ratios
 from ..stats.paired import Ratio
 from ..text import units
 from ..worker.code import COMMAND
-from .comparison import COMPARED, Comparison, Values, as_written, ranked, ratio_of
+from .comparison import COMPARED, Comparison, Values, as_written, ratio_of
 from .limits import beyond_limits, eligible, exceeds_error_limit, is_surely_beyond_limits
-from .race_summary import is_cut_short
 
 OVERLOADED_LEAD = 2.0  # below it, an overloaded machine has reversed stated leads
 LOWERED = {SURE: LIKELY}  # the word after a doubt; every other one becomes open
@@ -110,7 +108,7 @@ class Evidence:
     @cached_property
     def missed(self) -> list[Candidate]:
         """The candidates that might have been picked, had there been time for them."""
-        return [candidate for candidate in self.for_the_pick if was_missed(candidate)]
+        return [candidate for candidate in self.for_the_pick if candidate.was_missed]
 
     @cached_property
     def kinds(self) -> set[str]:
@@ -214,8 +212,9 @@ class Evidence:
         beyond = known and all(is_surely_beyond_limits(each, self.scenario) for each in lost)
         if len(self.kinds) == 1 and beyond:
             return next(iter(self.kinds))
-        has_cpu = self.best_cpu is not None
-        choice = choose(self.decisive_ratio, has_cpu=has_cpu, no_gpu=self.is_without_gpu)
+        if self.decisive_ratio is None and self.is_without_gpu and self.best_cpu is not None:
+            return "cpu"
+        choice = choose(self.decisive_ratio)
         if choice != "unknown" or (medians := self.ahead_by_median) is None:
             return choice
         better, other = (each.case.device_kind for each in (medians.one, medians.other))
@@ -229,7 +228,7 @@ class Evidence:
 
     def _doubts(self, pick: Candidate) -> Iterator[tuple[str | None, str]]:
         of_row = [w for w in self.warnings if w.subject == self.row.plan.scenario]
-        name, lead = candidate_name(pick.case), ratio_of(pick, self.rival)
+        name, lead = pick.name, ratio_of(pick, self.rival)
         raced = {c.case.device_kind for c in self.for_the_pick if c.blocks}
         missed = {c.case.device_kind for c in self.missed}
         unmeasured = self.report.gaps(self.row)
@@ -237,7 +236,7 @@ class Evidence:
         if len(raced) == 1 or missed - {pick.case.device_kind}:
             unmeasured += self._unmeasured()
         yield from ((None, warning.message) for warning in unmeasured)
-        if is_cut_short(self.row):
+        if self.row.is_cut_short:
             yield None, "the run was cut short"
         if unknown := len(self.eligible) - len(self.ranked):
             what, of = COMPARED[self.scenario.objective], units.counted(unknown, "candidate")
@@ -302,7 +301,7 @@ class Evidence:
             ratio = units.apart(lead.ratio.value, lead.ratio.interval)
             if ratios.is_exhausted(lead.ratio):
                 remedy = "start-up times vary that much: compare the break-even points instead"
-        text = f"cannot be distinguished from {candidate_name(lead.other.case)}: {ratio}"
+        text = f"cannot be distinguished from {lead.other.name}: {ratio}"
         yield Warning("pick_unsettled", text, remedy, lead.one.case.id)
 
     def _unmeasured(self) -> Iterator[Warning]:
@@ -330,17 +329,13 @@ def first_on(kind: str, ranked: Sequence[Candidate]) -> Candidate | None:
     return next((c for c in ranked if c.case.device_kind == kind), None)
 
 
-def choose(ratio: Ratio | None, *, has_cpu: bool, no_gpu: bool) -> str:
+def choose(ratio: Ratio | None) -> str:
     """`cpu`, `gpu`, `either` or `unknown` from the decisive ratio of CPU time to GPU time."""
     if ratio is None:
-        return "cpu" if no_gpu and has_cpu else "unknown"
+        return "unknown"
     if ratios.is_close(ratio):
         return "either"
-    if ratio.low > 1:
-        return "gpu"
-    if ratio.high < 1:
-        return "cpu"
-    return "unknown"
+    return "gpu" if ratio.low > 1 else "cpu" if ratio.high < 1 else "unknown"
 
 
 def lead_word(ratio: Ratio | None, decisive: Ratio | None) -> str:
@@ -364,9 +359,3 @@ def was_far_behind(lead: Comparison) -> bool:
     reason = lead.other.reason
     is_early = lead.ratio is None and reason is not None and reason.code in BY_FIRST_BLOCK
     return is_early and (lead.estimate or 0.0) > ratios.UNDECIDED
-
-
-def was_missed(candidate: Candidate) -> bool:
-    """Whether it might have been picked, had the budget left time for it."""
-    reason = candidate.reason
-    return not candidate.blocks and reason is not None and reason.code == BUDGET

@@ -48,11 +48,6 @@ def priced(fleet: doc.FleetDocument, prices: Mapping[str, float]) -> doc.FleetDo
     return replace(fleet, rows=list(_rows(fleet.nodes, prices)), prices=dict(prices))
 
 
-def is_complete(fleet: doc.FleetDocument) -> bool:
-    """Whether every node has answered, and every file was one of ours."""
-    return not fleet.warnings and all(node.state == "done" for node in fleet.nodes)
-
-
 def _typed(nodes: Sequence[doc.FleetNode]) -> list[doc.FleetNode]:
     """Give each machine without a planned type that of equal planned machines, else its own."""
     planned = {node.run.machine: node.node_type for node in nodes if node.run and node.node_type}
@@ -208,5 +203,6 @@ def _against_best(sides: Sequence[Side]) -> dict[str, Ratio | None]:
 
 
 def _alike(against: Mapping[str, Ratio | None]) -> list[str]:
-    """The node types that may be the best."""
-    return [n for n, r in against.items() if r is None or r.low <= 1 or ratios.is_tie(r)]
+    """The node types that may be the best.  An interval within 5% contains 1 too, since equal nodes
+    differ by more."""
+    return [name for name, ratio in against.items() if ratio is None or ratio.low <= 1]

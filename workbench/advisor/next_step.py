@@ -8,14 +8,11 @@ from ..contract import COLUMNS, REDUCED
 from ..records.reason import OVERLOADED_MACHINE
 from ..records.verdict import OPEN
 from ..report.candidate import Candidate
-from ..report.names import candidate_name
 from ..stats import ratios
 from ..text import units
-from ..text.units import as_sentence
 from .causes import NEAR_LIMIT, launch_bound, roof_of, waiting_fraction
 from .comparison import Comparison, better, quantity
 from .evidence import Evidence
-from .race_summary import is_cut_short
 
 LARGEST_BATCH = 256
 BATCHES = 16  # least factor between the raced batch and the largest one advised
@@ -27,14 +24,14 @@ NOISE = ("busy_machine", OVERLOADED_MACHINE, "stolen_time")
 
 def next_best(evidence: Evidence) -> str:
     """The first piece of advice that the report gives reason for; empty where none does."""
-    return next(map(as_sentence, _advice(evidence)), "")
+    return next(map(units.as_sentence, _advice(evidence)), "")
 
 
 def _advice(evidence: Evidence) -> Iterator[str]:
     command = evidence.row.plan.reproduce
     if not command:
         return  # no command repeats this row
-    if is_cut_short(evidence.row):
+    if evidence.row.is_cut_short:
         yield f"Let the run finish: `{command}`"
     if evidence.absence is not None and evidence.absence.hint:
         yield evidence.absence.hint
@@ -136,14 +133,14 @@ def _for_precision(evidence: Evidence) -> Iterator[str]:
         if pick.objective == "latency_p99":  # one block says little about its tail
             gain, faster = ratios.relative(pick.step_rounds(), other.step_rounds()), "faster"
         if gain > 1 + ratios.TOLERANCE and other.accuracy is not None:
-            leads = f"{candidate_name(other.case)} is about {units.ratio(gain)} {faster}"
+            leads = f"{other.name} is about {units.ratio(gain)} {faster}"
             error = units.share(other.accuracy.worst)
             yield f"{leads}. Raise the error limit only if an error of {error} is acceptable"
     roof = roof_of(evidence, pick)
     is_limited = roof is not None and roof.limited_by == "memory" and roof.fraction >= NEAR_LIMIT
     has_reduced = any(c.case.precision in REDUCED for c in evidence.row.candidates)
     if is_limited and pick.case.precision == "fp32" and not has_reduced:
-        limits = f"Memory bandwidth limits {candidate_name(pick.case)}"
+        limits = f"Memory bandwidth limits {pick.name}"
         yield f"{limits}. Try a precision with fewer bytes, such as bf16 or int8"
     yield from _for_accuracy(pick, evidence)
 
@@ -159,7 +156,7 @@ def _for_accuracy(pick: Candidate, evidence: Evidence) -> Iterator[str]:
             continue
         if error.value <= LESS_ERROR * accuracy.value:
             factor, ci = comparison.parts
-            name, own = candidate_name(other.case), units.share(accuracy.value)
+            name, own = other.name, units.share(accuracy.value)
             takes = f"takes {factor} the {quantity(pick.objective)} (95% CI {ci})"
             text = f"{name} is accurate to {units.figure(error.value)} and {takes}"
             yield f"{text}. Prefer it if an error of {own} is too much"

@@ -1,9 +1,8 @@
 """The summary of a row's race: who joined, who was eliminated when and why, who finished."""
 
 from ..records.verdict import Elimination, RaceSummary
-from ..report.candidate import BY_FIRST_BLOCK, CANCELLED, Candidate, Row
+from ..report.candidate import BY_FIRST_BLOCK, CANCELLED, Candidate, Row, in_order
 from ..text import units
-from .comparison import ranked
 
 ENDINGS = {
     "decided": "decided after {}",
@@ -20,17 +19,16 @@ def summarise(row: Row) -> RaceSummary | None:
     It depends on samples, reasons and the rounds of `CasesJoined`, not on the order of events, so
     that a document and its journal have the same summary.
     """
-    if not row.started or not (row.ended_by or is_cut_short(row)):
+    if not row.started or not (row.ended_by or row.is_cut_short):
         return None
     left = sorted(
         filter(left_early, row.candidates),
         key=lambda c: max(c.blocks[-1].round + 1 if c.blocks else 0, c.joined_after or 0),
     )
     finished = [candidate for candidate in row.candidates if not left_early(candidate)]
-    order = [candidate.case.id for candidate in ranked(finished)]
     measured = [block.round + 1 for c in row.candidates for block in c.blocks]
     return RaceSummary(
-        rounds=row.rounds if not is_cut_short(row) else max(measured, default=0),
+        rounds=row.rounds if not row.is_cut_short else max(measured, default=0),
         ended_by=row.ended_by or CANCELLED,
         joined={c.case.id: c.joined_after for c in row.candidates if c.joined_after is not None},
         left=[
@@ -45,14 +43,8 @@ def summarise(row: Row) -> RaceSummary | None:
             )
             for candidate in left
         ],
-        stayed=[*order, *(c.case.id for c in finished if c.case.id not in order)],
+        stayed=[candidate.case.id for candidate in in_order(finished)],
     )
-
-
-def is_cut_short(row: Row) -> bool:
-    """Whether the run ended before the race did."""
-    unfinished = row.ended_by in (None, CANCELLED)
-    return unfinished and any(c.state == CANCELLED for c in row.candidates)
 
 
 def left_early(candidate: Candidate) -> bool:

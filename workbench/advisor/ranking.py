@@ -14,8 +14,7 @@ from ..stats import ratios
 from ..stats.objectives import UNTIMED
 from ..stats.paired import Ratio
 from ..text import units
-from ..text.units import times
-from .comparison import BELOW, Values, better, ranked, worse
+from .comparison import BELOW, Values, better, worse
 
 NEGLIGIBLE = 5e-5  # an error that would show as 0.00%
 VARY = "vary too much for a figure"
@@ -49,12 +48,6 @@ class RankedCandidate:
             low, high = gained.ratio.interval if gained.ratio else (gained.factor, gained.factor)
             gain = gained.factor if low * 2 >= gained.factor >= high / 2 else None
         return cls(candidate, gain=gain, picked=row.picks(candidate), above=above, **shown)
-
-
-def in_order(row: Row) -> list[Candidate]:
-    """The measured candidates from best to worst, then the others in the order of the plan."""
-    measured = ranked(row.candidates)
-    return measured + [c for c in row.candidates if c not in measured]
 
 
 class Gain(NamedTuple):
@@ -107,7 +100,7 @@ def gain_text(gained: Gain, objective: str, other: str) -> str:
         return f"at least {units.lead(least)} {word} than {other}, {vary}"
     if ratio.high < 1:
         ratio = ratio.inverse()
-    measured = times(ratio.value, ratio.interval)
+    measured = units.times(ratio.value, ratio.interval)
     if ratio.low > 1:
         return f"{measured} {word} than {other}"
     apart = units.apart(ratio.value, ratio.interval)
@@ -129,7 +122,7 @@ def tie_text(verdict: Verdict, runner_up: str) -> str:
         return f"No clear lead over {runner_up}."
     if high <= 1 + ratios.TOLERANCE:
         return f"It leads {runner_up} by {BELOW}."
-    return f"It leads {runner_up}: {times(verdict.pick_ratio or 1.0, (low, high))}."
+    return f"It leads {runner_up}: {units.times(verdict.pick_ratio or 1.0, (low, high))}."
 
 
 def ties(verdict: Verdict, name: Callable[[str], str] = candidate_name) -> Iterator[str]:

@@ -11,12 +11,10 @@ from ..contract import kind_of
 from ..planning.scenario import Scenario
 from ..records.verdict import LIKELY
 from ..report.candidate import BY_FIRST_BLOCK, Candidate
-from ..report.names import candidate_name
 from ..stats.objectives import UNTIMED
 from ..stats.paired import Ratio
 from ..stats.ratios import TOLERANCE, is_tie
 from ..text import units
-from ..text.units import as_sentence, listed
 from .comparison import BELOW, COMPARED, Comparison, better, worse
 from .evidence import Evidence, was_far_behind
 from .limits import beyond_limits, error_limit, exceeding, uncounted
@@ -35,7 +33,7 @@ def reasons(evidence: Evidence, causes: Sequence[str]) -> list[str]:
     room = MOST - 1 - bool(left_out)
     outcome = list(_outcome(evidence))
     if (best := evidence.chosen_by_median or evidence.ahead_by_median) is not None:
-        (factor, ci), other = best.parts, candidate_name(best.other.case)
+        (factor, ci), other = best.parts, best.other.name
         outcome.append(f"The median decides: that of {other} is {factor} as long (95% CI {ci}).")
     return [" ".join(outcome), *causes[:room], *([left_out] if left_out else [])]
 
@@ -47,7 +45,7 @@ def _outcome(evidence: Evidence) -> Iterator[str]:
         yield from _without_gpu(evidence)
     elif evidence.device_ratio is None and evidence.choice in NAMES:
         yield f"Only {NAMES[evidence.choice]} meets the limits."
-        yield f"Not eligible: {listed(why_lost(evidence.lost, evidence))}."
+        yield f"Not eligible: {units.listed(why_lost(evidence.lost, evidence))}."
         if evidence.lead is not None:
             yield from _lead(evidence.lead)
         yield from _weak_evidence(evidence)
@@ -62,11 +60,11 @@ def _outcome(evidence: Evidence) -> Iterator[str]:
 def _without_gpu(evidence: Evidence) -> Iterator[str]:
     absence = evidence.absence
     if absence is not None and not evidence.is_without_gpu:
-        yield as_sentence(absence.message)
+        yield units.as_sentence(absence.message)
     if evidence.lead is not None:
         yield from _lead(evidence.lead)
     elif evidence.pick is not None:
-        name = candidate_name(evidence.pick.case)
+        name = evidence.pick.name
         measured = [c for c in evidence.by_id if c.blocks]
         if len(evidence.for_the_pick) > 1 and len(measured) == 1:
             yield f"{name} is the only candidate that was measured."
@@ -83,11 +81,11 @@ def _lead(lead: Comparison) -> Iterator[str]:
     """The pick against the runner-up."""
     if was_far_behind(lead):
         behind = f"{units.ratio(lead.estimate)} {worse(lead.one.objective)}"
-        yield f"{candidate_name(lead.one.case)} leads."
+        yield f"{lead.one.name} leads."
         turns = "its first turn" if len(lead.other.blocks) == 1 else "two turns"
-        yield f"{candidate_name(lead.other.case)} was eliminated after {turns} ({behind})."
+        yield f"{lead.other.name} was eliminated after {turns} ({behind})."
     elif is_vague(lead.one, lead.other):
-        names = listed([candidate_name(each.case) for each in (lead.one, lead.other)])
+        names = units.listed([each.name for each in (lead.one, lead.other)])
         yield f"The times of {names} {VARY}."
     else:
         yield lead.sentence()
@@ -116,7 +114,7 @@ def _incomparable(evidence: Evidence) -> Iterator[str]:
     first, *others = why_lost(missing, evidence) or [why]
     yield f"{nothing} {could_be}: {first}."
     if others:
-        yield f"Others: {listed(others)}."
+        yield f"Others: {units.listed(others)}."
     # The other device was not requested; a model and own code have sentences of their own.
     is_listed = evidence.row.plan.workload not in UNLISTED
     if is_listed and not missing and evidence.lead is not None:
@@ -195,7 +193,7 @@ def _not_picked(evidence: Evidence) -> Iterator[str]:
     if not evidence.eligible:
         return  # the outcome says it all
     groups = [(why, names) for why, names in excluded(evidence).items()]
-    named = [f"{listed(names, MOST_NAMED)} ({why})" for why, names in groups[:MOST_NAMED]]
+    named = [f"{units.listed(names, MOST_NAMED)} ({why})" for why, names in groups[:MOST_NAMED]]
     if named:
         yield f"Not picked: {'; '.join(named)}."
     if more := sum(len(names) for _, names in groups[MOST_NAMED:]):
@@ -233,7 +231,7 @@ def excluded(evidence: Evidence) -> dict[str, list[str]]:
         ]
     for candidate, why in phrases:
         if why:
-            by_reason.setdefault(why, []).append(candidate_name(candidate.case))
+            by_reason.setdefault(why, []).append(candidate.name)
     return by_reason
 
 
@@ -244,7 +242,7 @@ def why_lost(lost: Sequence[Candidate], evidence: Evidence) -> list[str]:
     if over:
         best = min(over, key=lambda c: (c.accuracy.worst if c.accuracy else 0.0, c.case.id))
         which = f"the most accurate of {len(over)}, " if len(over) > 1 else ""
-        phrases.append(f"{candidate_name(best.case)} ({which}{_error(best, evidence.scenario)})")
+        phrases.append(f"{best.name} ({which}{_error(best, evidence.scenario)})")
     others = [c for c in lost if c not in over]
     by_why: dict[str, list[Candidate]] = {}
     for candidate in sorted(others, key=lambda c: (c.value or math.inf, c.case.id)):
@@ -253,7 +251,7 @@ def why_lost(lost: Sequence[Candidate], evidence: Evidence) -> list[str]:
         if more:
             phrases.append(f"{why} ({1 + len(more)} candidates)")
         elif over or len(by_why) > 1 or first.blocks:
-            phrases.append(f"{candidate_name(first.case)} ({why})")
+            phrases.append(f"{first.name} ({why})")
         else:
             phrases.append(why)
     if rest := sum(map(len, list(by_why.values())[2:])):

@@ -6,9 +6,8 @@ from dataclasses import replace
 from ..contract import WAITING_FRACTION, Case
 from ..planning.plan import RowPlan
 from ..planning.scenario import Scenario
-from ..report.candidate import Candidate
+from ..report.candidate import Candidate, ranked
 from ..stats.objectives import OF_A_STEP
-from .comparison import ranked
 from .limits import eligible
 
 SETTLED_ROUNDS = 2  # rounds that a leader has raced before cases join against it

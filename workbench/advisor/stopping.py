@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from ..contract import kind_of
 from ..planning.scenario import Scenario
 from ..records.events import BlockMeasured
-from ..report.candidate import Candidate
+from ..report.candidate import Candidate, ranked
 from ..report.measurements import WIDE
 from ..stats import ratios, samples as stats
 from ..stats.objectives import OF_A_STEP
-from .comparison import ranked
 from .crossover import MOST_POINTS
 from .elimination import Standings, groups
 from .limits import is_admissible
@@ -64,14 +63,13 @@ def is_decided(candidates: Sequence[Candidate], scenario: Scenario) -> bool:
     """Whether each group has its best, up to ties, and the best CPU and GPU are distinguished."""
     leaders = []
     for group in groups(candidates, scenario):
-        rounds = {candidate.case.id: candidate.rounds() for candidate in group}
-        if not (order := ratios.ranking(rounds)):
+        if not (order := [candidate.rounds() for candidate in ranked(group)]):
             return False  # no candidate has a value of the objective yet
         first, *others = order
-        if not all(_is_no_better(rounds[other], rounds[first]) for other in others):
+        if not all(_is_no_better(other, first) for other in others):
             return False
         if group[0].case.precision not in scenario.reference_only:
-            leaders.append(rounds[first])
+            leaders.append(first)
     if len(leaders) == 2:
         ratio = ratios.decisive_ratio(leaders[0], leaders[1])
         if ratio is not None and ratio.pairs >= PATIENCE and ratios.is_close(ratio):

@@ -2,14 +2,14 @@
 
 from ..planning.scenario import Scenario
 from ..records.verdict import EqualPrecision, Verdict
-from ..report.candidate import Candidate, Row
+from ..report.candidate import Candidate, Row, ranked
 from ..report.report import Report
 from ..stats import ratios
 from ..stats.paired import value_and_interval
 from . import costs
 from .break_even import payoffs
 from .causes import causes
-from .comparison import ranked, ratio_of
+from .comparison import ratio_of
 from .evidence import Evidence, first_on
 from .next_step import next_best
 from .race_summary import summarise

@@ -66,7 +66,7 @@ def _compared(what_if: WhatIf, pick: Candidate | None) -> WhatIf:
     elif pick.simulated:
         why = Reason("simulated", "the pick here is simulated")
     elif here is None:
-        text = f"{candidate_name(pick.case)} has too few samples here for an interval"
+        text = f"{pick.name} has too few samples here for an interval"
         why = Reason("few_samples", text, "raise --budget")
     elif there is None:
         why = Reason("few_recorded", "the recording has too few samples for an interval")

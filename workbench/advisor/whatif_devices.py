@@ -18,12 +18,12 @@ from ..planning.scenario import Scenario
 from ..records.document import Measurement
 from ..records.reason import Reason, Warning
 from ..records.verdict import WhatIf
-from ..report.candidate import Candidate
+from ..report.candidate import Candidate, ranked
 from ..report.from_document import candidate_of
 from ..report.names import candidate_name
 from ..stats.objectives import BY_DEVICE
 from ..stats.unpaired import between_equals
-from .comparison import TIMED, ranked
+from .comparison import TIMED
 from .estimate import Estimate, Point, estimate
 from .limits import is_admissible
 from .recordings import Recording, file_name, load, named, own_folder
@@ -74,13 +74,11 @@ def _answers(
         text = f"recordings hold times only; the objective of this row is {row.scenario.objective}"
         yield WhatIf(asked, recordings[0].name, missing=Reason("objective", text))
         return
-    recorded = ((each, _recorded(row, request, each)) for each in recordings)
-    answers = [(each, answer) for each, answer in recorded if answer is not None]
+    answers = [(each, a) for each in recordings if (a := _recorded(row, request, each))]
     reasons: list[Reason] = []
     if not answers:
         estimated = ((each, _estimated(row, request, each, reasons)) for each in recordings)
-        found = ((each, answer) for each, answer in estimated if answer is not None)
-        answers = list(islice(found, 1))
+        answers = list(islice(((each, a) for each, a in estimated if a), 1))
     for recording, (time, case, warnings) in answers:
         yield WhatIf(
             asked,

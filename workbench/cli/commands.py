@@ -83,12 +83,11 @@ def detect(python: str | None, as_json: bool) -> None:
         parts = {"machine": found, "software": software, "warnings": warnings}
         echo_json({**head("detect"), **parts})
         return
-    from ..export.view.events import warning_text
     from ..export.view.machine import machine_text
 
     click.echo(machine_text(found, software, terminal_width()))
     for warning in warnings:
-        click.echo(f"warning: {warning_text(warning)}", err=True)
+        click.echo(f"warning: {warning.with_subject}", err=True)
 
 
 @command(
@@ -104,9 +103,9 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     if something cannot work.
     """
     from ..advisor.doctor import examine
-    from ..advisor.stack import package_of
     from ..engine import ceiling_store
     from ..export.doctor import doctor_text
+    from ..machine.packages.software import package_of
     from ..machine.packages.stack_trial import TRIALS
     from ..machine.packages.trials import try_packages
     from ..report.anonymous import Pseudonyms
@@ -186,7 +185,7 @@ def ceilings(
     """
     from ..engine import ceiling_store
     from ..export.view.ceilings import ceilings_text
-    from ..export.view.events import ALARMING, warning_text
+    from ..export.view.events import ALARMING
     from ..machine.datasheets import load as datasheets
     from .headless import run_quietly, say_why
 
@@ -206,7 +205,7 @@ def ceilings(
         say_why(report, code)
         for warning in warnings:
             if warning.code not in ALARMING:  # the log has those
-                say(f"warning: {warning_text(warning)}")
+                say(f"warning: {warning.with_subject}")
     if as_json:
         names = [device.name for device in known.devices] if known else []
         sheets = {name: sheet for name, sheet in datasheets().items() if name in names}
@@ -245,10 +244,9 @@ def list_(file: str | None, backends: bool, as_json: bool) -> None:
 
 
 def show_backends(*, as_json: bool) -> None:
-    from ..advisor.stack import package_of
     from ..export.view.spans import fact, facts_lines, label_width, plain_lines
     from ..export.view.table import UNLIMITED
-    from ..machine.packages.software import StackQuery
+    from ..machine.packages.software import StackQuery, package_of
 
     software = StackQuery(None).collect()
     rows, broken = [], {}

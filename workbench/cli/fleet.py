@@ -108,7 +108,6 @@ def collect(folder: str) -> None:
 
     Jobs may still run, and documents copied into DIR count as further machines.
     """
-    from ..advisor.fleet import is_complete
     from ..export.view.fleet import summary
     from ..records.encoding import encode
 
@@ -121,7 +120,7 @@ def collect(folder: str) -> None:
     for warning in found.warnings:
         say(f"warning: {warning.one_line}")
     put([summary(found)])
-    sys.exit(OK if is_complete(found) else FAILED)
+    sys.exit(OK if found.is_complete else FAILED)
 
 
 @command(
@@ -142,7 +141,7 @@ def show(
     Machines do not take turns, so `either` means that no difference is certain.  --price takes the
     name of a node type or of a device.
     """
-    from ..advisor.fleet import is_complete, priced
+    from ..advisor.fleet import priced
     from ..export.markdown import tables
     from ..export.view.fleet import sections
     from ..export.view.table import UNLIMITED
@@ -162,7 +161,7 @@ def show(
         put([tables(sections(found), as_markdown=markdown, table_width=UNLIMITED)])
     else:
         found = show_fleet(now, found)
-    sys.exit(OK if is_complete(found) else FAILED)
+    sys.exit(OK if found.is_complete else FAILED)
 
 
 @command("workbench fleet plan --quick --per-type 1")
@@ -193,7 +192,6 @@ def run(
     Exits 0 if all nodes answered, or with --detach if all jobs were submitted, and 1 otherwise.  If
     the launcher was killed, repeat the command with --into alone.
     """
-    from ..advisor.fleet import is_complete
     from ..export.view.fleet import summary
     from ..fleet.launcher import Launcher, begin, plan_in
     from ..fleet.plan import plan_lines
@@ -222,7 +220,7 @@ def run(
         sys.exit(CUT_SHORT)
     found = read(into, alone=True)
     say(f"{summary(found)} The tables: workbench fleet show {into}")
-    sys.exit(OK if is_complete(found) else FAILED)
+    sys.exit(OK if found.is_complete else FAILED)
 
 
 @command("workbench fleet manifest --kubernetes --image IMAGE --pool pool=a100")

@@ -9,7 +9,7 @@ from ..engine.engine import Engine
 from ..engine.exit_codes import CUT_SHORT, FAILED
 from ..export.formats import DOCUMENT, FORMATS, document
 from ..export.view.events import log_line
-from ..export.view.words import ENDED_BY, reason_text
+from ..export.view.words import ENDED_BY
 from ..files.write import Target, send
 from ..planning.plan import RowPlan
 from ..planning.request import Request
@@ -85,7 +85,7 @@ def unmeasured(report: Report) -> list[tuple[Row, str]]:
                 found.append((row, f"no batch of {row.plan.scenario} was found to fit: {cause}"))
         elif not any(candidate.blocks for candidate in row.candidates):
             why = next((c.reason for c in row.candidates if c.reason is not None), None)
-            said = f": {reason_text(why)}" if why is not None else ""
+            said = f": {why.dashed}" if why is not None else ""
             name = row.plan.title if row in report.subject_rows else row.plan.scenario
             found.append((row, f"nothing was measured for {name}{said}"))
     return found

@@ -13,7 +13,6 @@ from itertools import pairwise, zip_longest
 import msgspec
 
 from ..advisor import crossover
-from ..advisor.comparison import ranked
 from ..advisor.crossover import GAP, MOST_POINTS, Measured, find_change, leaders
 from ..advisor.limits import eligible, is_admissible, uncounted
 from ..contract import Case, WorkloadError
@@ -22,7 +21,7 @@ from ..planning.scenario import Size
 from ..pool.worker_process import WorkerKey
 from ..records import events as ev
 from ..records.reason import Warning
-from ..report.candidate import Candidate
+from ..report.candidate import Candidate, ranked
 from .context import RunContext
 from .schedule import longest_lead_in_s, timed_s
 from .workers import worker_key

@@ -8,7 +8,6 @@ threads.  If torch leads ONNX Runtime by far, torch.compile comes before the INT
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ..advisor.comparison import ranked
 from ..advisor.limits import eligible
 from ..advisor.model.candidates import on_threads, rivals
 from ..advisor.own import candidates as ways
@@ -17,8 +16,7 @@ from ..advisor.refinements import SETTLED_ROUNDS
 from ..contract import FAULTING_FRACTION, Case
 from ..planning.plan import CandidateSource
 from ..planning.scenario import Scenario
-from ..report.candidate import Candidate
-from ..report.measurements import FAULTING
+from ..report.candidate import FAULTING, Candidate, ranked
 from ..text.units import listed
 from ..worker.session_options import NO_SPIN, ONNX_BACKENDS
 from .own_exports import Exports

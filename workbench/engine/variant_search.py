@@ -3,14 +3,13 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..advisor.comparison import ranked
 from ..advisor.limits import eligible, error_limit, exceeds_error_limit
 from ..advisor.model.candidates import Proposal, SearchSpace, convolves, neighbours, rivals
 from ..advisor.refinements import SETTLED_ROUNDS
 from ..contract import Case
 from ..planning.plan import CandidateSource
 from ..planning.scenario import Scenario
-from ..report.candidate import Candidate
+from ..report.candidate import Candidate, ranked
 from ..text.units import listed
 from ..worker.recipe import ORIGINAL, Recipe
 from .model_variants import LATE, ModelVariants

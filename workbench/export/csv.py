@@ -3,9 +3,9 @@
 import csv
 import io
 
+from ..report.names import place_text
 from ..report.report import Report
 from ..text.sanitize import clean
-from .view.curves import place_text
 from .view.words import provenance_on
 
 CASE = ("workload", "device", "backend", "precision", "quantization", "mode", "threads", "batch")

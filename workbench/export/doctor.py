@@ -3,8 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ..advisor.doctor import Check, Examination
-from ..advisor.stack import FAIL, OK, WARN
+from ..advisor.doctor import FAIL, OK, WARN, Check, Examination
 from ..machine.nvidia.nvml import Links
 from ..records.machine import Gpu
 from ..text import units

@@ -15,7 +15,7 @@ from .view.curves import findings, rate_table, sweep_title
 from .view.derived import RunView
 from .view.details import INDENT, largest_facts, trace_facts
 from .view.machine import warnings
-from .view.model import model_lines
+from .view.model import model_parts
 from .view.spans import PROSE, Fact, Text, fact, facts_lines, heading, plain_lines
 from .view.table import UNLIMITED, plain_cells, table_lines
 from .view.tables import advisor_columns, advisor_line, has_gpu
@@ -25,7 +25,7 @@ def run_text(report: Report, width: int | None = None) -> str:
     """A whole run for a terminal of `width` cells, or for a file, where tables keep all columns."""
     run = RunView(report)
     prose, wide = width or PROSE, width or UNLIMITED
-    parts = [model_lines(run, prose, wide), *_results(run, prose, wide, brief=False)]
+    parts = [*model_parts(run, prose, wide), *_results(run, prose, wide, brief=False)]
     parts.append(facts_lines(trace_facts(report.trace), prose, INDENT))
     carried = report.started.carried.items() if report.started else ()
     origins = [fact("measured by", f"run {r}: {row}") for row, r in carried if row in report.rows]
@@ -84,7 +84,8 @@ def _results(run: RunView, prose: int, width: int, *, brief: bool) -> Iterator[l
 
 
 def _joined(parts: Sequence[Sequence[Text]]) -> str:
-    return "\n\n".join(plain_lines(part) for part in parts if part)
+    texts = (plain_lines(part).rstrip("\n") for part in parts)
+    return "\n\n".join(filter(None, texts))
 
 
 def _rows(report: Report) -> list[Row]:

@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from ..advisor.comparison import TIMED
 from ..advisor.costs import MILLION
-from ..advisor.model.overview import MODEL_WORKLOAD
 from ..advisor.recordings import SHORTEST_S, fleets, is_valid, loose_files, why
 from ..advisor.whatif import devices_by_name, seconds_of
 from ..files.read import opened, whole
@@ -141,7 +140,7 @@ def job_node(
     at, flaw, submitted = folder / fleet.JOBS / job.name, "", None
     node = FleetNode(shown(job.name), shown(job.node_type, 80), shown(job.node, 80), "")
     for name in (fleet.SUBMITTED, fleet.DOCUMENT, fleet.JOURNAL):
-        if node.run is None and os.path.lexists(at / name):
+        if os.path.lexists(at / name):
             try:
                 if name == fleet.SUBMITTED:
                     submitted = decoded(at / name, fleet.Submitted)
@@ -289,7 +288,7 @@ def _answer(verdict: Verdict, raw: msgspec.Raw | None) -> NodeAnswer:
         text = shown(next(iter(verdict.reasons), "no pick there"), 200)
         return NodeAnswer(**summary, uncompared=Reason("no_pick", text))
     work, case, value, interval, reason = picked.work, picked.case, None, None, None
-    if case.workload == MODEL_WORKLOAD:  # its hash says which, and a copy may have another name
+    if case.workload == "model":  # its hash says which, and a copy may have another name
         case = dataclasses.replace(case, params={})
     if objective not in TIMED:
         reason = Reason("objective", "only times are compared between machines")

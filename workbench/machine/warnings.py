@@ -9,7 +9,7 @@ from ..text import units
 from .nvidia.driver_errors import ABSENT, NVML_NO_PERMISSION, nvml_text
 from .nvidia.gpus import IN_JOB, cuda_remedy
 from .packages import onnx_cuda
-from .packages.software import WARNED
+from .packages.software import ORT, WARNED
 
 # If all of these lack a value for the same reason, NVML has read nothing.
 _READINGS = (
@@ -19,7 +19,6 @@ _READINGS = (
 NOT_BY_TORCH = ("torch_without_cuda", "driver_too_old", "gpu_without_code")
 
 _KERNEL_LOG = "check `nvidia-smi` and `dmesg | grep -iE 'nvrm|xid'`"
-_ORT = "onnxruntime"
 _CUDA_12_8 = (12, 8)
 _AMPERE = (8, 0)  # the oldest that torch's builds for Arm have code for
 _BLACKWELL = (10, 0)  # the oldest that torch's CUDA 12.6 builds lack code for
@@ -46,10 +45,10 @@ def missing_backends(software: Software, backends: Set[str]) -> Iterator[Warning
         return
     installed = {name for name, package in software.packages.items() if package.version}
     for name in sorted(backends & software.packages.keys() - installed):
-        if name == _ORT and any(other.startswith(_ORT) for other in installed):
+        if name == ORT and any(other.startswith(ORT) for other in installed):
             continue
         text = f"{name} is not installed, so its candidates are skipped"
-        other = " (for an NVIDIA GPU see `workbench doctor`)" if name == _ORT else ""
+        other = " (for an NVIDIA GPU see `workbench doctor`)" if name == ORT else ""
         remedy = f"`{software.executable} -m pip install {name}`{other}"
         yield Warning("backend_missing", text, remedy)
 
@@ -72,7 +71,7 @@ def library_warnings(name: str, version: str | None, openmp: str | None) -> Iter
 
 def _torch_and_gpu(machine: Machine, software: Software) -> Iterator[Warning]:
     """GPUs that the installed torch cannot use, because of its build or the driver."""
-    gpus = cuda_gpus(machine)
+    gpus = machine.cuda_gpus
     torch = software.packages.get("torch")
     if not gpus or torch is None or torch.version is None or torch.detail is None:
         return
@@ -97,7 +96,7 @@ def _torch_and_gpu(machine: Machine, software: Software) -> Iterator[Warning]:
             remedy += " `export CUDA_VISIBLE_DEVICES=...` with the newer ones alone"
     else:
         return
-    yield Warning(code, text, remedy, subject(gpus[0]) if len(gpus) == 1 else None)
+    yield Warning(code, text, remedy, gpus[0].subject if len(gpus) == 1 else None)
 
 
 def lacks_code_for(package: Package, gpu: Gpu) -> bool:
@@ -111,18 +110,13 @@ def _lacks_torch_code(torch: Package, gpu: Gpu) -> bool:
     return too_new or lacks_code_for(torch, gpu)
 
 
-def cuda_gpus(machine: Machine) -> list[Gpu]:
-    """The GPUs that this process may use by CUDA."""
-    return [gpu for gpu in machine.gpus if gpu.visible and gpu.runs_on == "CUDA"]
-
-
 def torch_remedy(machine: Machine, executable: str) -> str:
     """The command that installs the build that driver and cards can run.
 
     cu126 has code for Maxwell to Hopper, cu130 for Turing to Blackwell (pytorch#182849).  A driver
     for CUDA 12.0 runs a 12.6 build by minor-version compatibility.
     """
-    gpus, driver = cuda_gpus(machine), version_numbers(machine.cuda.api_version)
+    gpus, driver = machine.cuda_gpus, version_numbers(machine.cuda.api_version)
     if "tegra" in machine.os.release and (driver or _CUDA_13) < _CUDA_13:
         return "install NVIDIA's build of torch for this JetPack, or use --device cpu"
     if machine.cpu.architecture == "aarch64" and any(gpu.is_below(_AMPERE) for gpu in gpus):
@@ -168,7 +162,7 @@ def _unproven(machine: Machine) -> Iterator[Warning]:
             text = f"{device} uses {gpu.platform}, which is unproven: workbench supports it,"
             text += " but no run on such a device is recorded"
             remedy = "compare a result with your own measurement before you rely on it"
-            yield Warning("unproven_device", text, remedy, subject(gpu))
+            yield Warning("unproven_device", text, remedy, gpu.subject)
 
 
 def of_others(gpu: Gpu, machine: Machine) -> bool:
@@ -211,19 +205,13 @@ def _gpus(machine: Machine) -> Iterator[Warning]:
             found = "busy_gpu", text, remedy
         else:
             continue
-        yield Warning(*found, subject(gpu))
+        yield Warning(*found, gpu.subject)
 
 
 def _unread(gpu: Gpu) -> str | None:
     """Why NVML could read nothing of this GPU; None if it could, or if the reason is unknown."""
     reasons = {gpu.unavailable.get(name) for name in _READINGS}
     return reasons.pop() if len(reasons) == 1 else None
-
-
-def subject(gpu: Gpu) -> str:
-    """The name of a GPU in warnings."""
-    listed = f"gpu {gpu.index}" if gpu.index is not None else gpu.device
-    return gpu.uuid or gpu.pci_bus_id or listed or "gpu None"
 
 
 def _cores(machine: Machine) -> Iterator[Warning]:
@@ -264,13 +252,13 @@ def _environment(machine: Machine, software: Software) -> Iterator[Warning]:
 
 def _packages(machine: Machine, software: Software) -> Iterator[Warning]:
     installed = [name for name, package in software.packages.items() if package.version]
-    names = [name for name in installed if name.startswith(_ORT)]
+    names = [name for name in installed if name.startswith(ORT)]
     if len(names) > 1:
-        keep = next(name for name in names if name != _ORT)
+        keep = next(name for name in names if name != ORT)
         text = f"{' and '.join(names)} share one import name, so only one of them is imported"
         pip = f"{software.executable} -m pip"
         remedy = f"{pip} uninstall -y {' '.join(names)}; {pip} install {keep}"
-        if keep == onnx_cuda.GPU_PACKAGE and cuda_gpus(machine):
+        if keep == onnx_cuda.GPU_PACKAGE and machine.cuda_gpus:
             remedy = onnx_cuda.remedy(machine, software)  # the newest may not suit the driver
         yield Warning("two_onnxruntimes", text, remedy)
     if "python" in software.unavailable:

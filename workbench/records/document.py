@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ..contract import Accuracy, Case, Work
+from ..contract import Accuracy, Case, ParameterValue, Work
 from .code import CodeReport
 from .machine import Machine, Software
 from .model import ModelReport
@@ -199,13 +199,10 @@ class LargestBatch(msgspec.Struct):
     attempts: list[BatchAttempt]
 
 
-Value = int | float | str
-
-
 class CurvePoint(msgspec.Struct, frozen=True):
     """One candidate at one point of a sweep."""
 
-    at: dict[str, Value]  # parameter, or "batch", to its value
+    at: dict[str, ParameterValue]  # parameter, or "batch", to its value
     id: str  # case id
     median_s: float | None
     ci95_s: tuple[float, float] | None  # median's interval
@@ -220,14 +217,14 @@ class Curve(msgspec.Struct, frozen=True):
     candidate: str = msgspec.field(name="contender")
     unit: str  # unit of the rates
     points: list[CurvePoint]
-    knee: Value | None  # smallest batch with 90 % of the best rate; None if it still rises
+    knee: ParameterValue | None  # smallest batch with 90 % of the best rate; None if it still rises
 
 
 class LeadChange(msgspec.Struct, frozen=True):
     """Two neighbouring points between which another candidate provably becomes the fastest."""
 
     parameter: str
-    between: tuple[Value, Value]
+    between: tuple[ParameterValue, ParameterValue]
     from_candidate: str  # label of the candidate that leads at the first point
     to_candidate: str  # label of the candidate that leads at the second
 
@@ -236,7 +233,7 @@ class Sweep(msgspec.Struct, frozen=True):
     """A workload measured at several sizes or batches."""
 
     workload: str
-    axes: dict[str, list[Value]]  # parameter, or "batch", to its values
+    axes: dict[str, list[ParameterValue]]  # parameter, or "batch", to its values
     curves: list[Curve]
     best: str | None  # id of the admissible case with the highest rate
     lead_changes: list[LeadChange]  # over a single parameter only

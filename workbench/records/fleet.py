@@ -179,3 +179,8 @@ class FleetDocument(msgspec.Struct, frozen=True):
     nodes: list[FleetNode]
     prices: dict[str, float]  # node type, kind of device or device to its price per hour
     warnings: list[Warning]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every node has answered, and every file was one of ours."""
+        return not self.warnings and all(node.state == "done" for node in self.nodes)

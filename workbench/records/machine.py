@@ -196,6 +196,12 @@ class Gpu(msgspec.Struct, frozen=True):
         return "" if self.simulated else (self.platform or "CUDA").split()[0]
 
     @property
+    def subject(self) -> str:
+        """Its name in warnings."""
+        listed = f"gpu {self.index}" if self.index is not None else self.device
+        return self.uuid or self.pci_bus_id or listed or "gpu None"
+
+    @property
     def is_busy(self) -> bool:
         """Whether other processes use it; meaningless while we use it ourselves.
 
@@ -274,6 +280,11 @@ class Machine(msgspec.Struct, frozen=True):
     def by_device(self) -> dict[str, Gpu]:
         """The usable GPUs by the names of their devices, such as `cuda:0`."""
         return {gpu.device: gpu for gpu in self.gpus if gpu.device is not None}
+
+    @property
+    def cuda_gpus(self) -> list[Gpu]:
+        """The GPUs that this process may use by CUDA."""
+        return [gpu for gpu in self.gpus if gpu.visible and gpu.runs_on == "CUDA"]
 
     @property
     def watched(self) -> list[Gpu]:

@@ -30,6 +30,11 @@ class Reason(msgspec.Struct, frozen=True, omit_defaults=False):
         """The message, with the remedy in brackets."""
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
+    @property
+    def dashed(self) -> str:
+        """The same in a log, with the remedy after a dash."""
+        return f"{self.message} - {self.hint}" if self.hint else self.message
+
 
 class Warning(msgspec.Struct, frozen=True):
     """Something that makes a result less reliable, with its remedy."""
@@ -43,3 +48,8 @@ class Warning(msgspec.Struct, frozen=True):
     def one_line(self) -> str:
         """The message with the remedy."""
         return f"{self.message}; {self.remedy}"
+
+    @property
+    def with_subject(self) -> str:
+        """`[row] busy; wait`."""
+        return f"[{self.subject}] {self.one_line}" if self.subject else self.one_line

@@ -11,12 +11,9 @@ from ..contract import case, result
 from . import code, comparison, document, events, fleet, machine, model, reason, verdict
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-PLACES = (case, code, comparison, document, events, fleet, machine, model, result)
+PLACES = (case, code, comparison, document, events, fleet, machine, model, reason, result, verdict)
 STRUCTURES = {
-    name: found
-    for part in (*PLACES, reason, verdict)
-    for name, found in vars(part).items()
-    if isinstance(found, type)
+    name: found for part in PLACES for name, found in vars(part).items() if isinstance(found, type)
 }
 PARTS: dict[str, Any] = {
     "document": document.Document,

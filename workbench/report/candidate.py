@@ -6,15 +6,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import catalog
-from ..contract import Accuracy, Case, Work, kind_of
+from ..contract import FAULTING_FRACTION, Accuracy, Case, Work, kind_of
 from ..records import events as ev
 from ..records.document import Measurement, OperatorShare, SetupTimes, Telemetry, WarmUp
-from ..records.reason import Reason
+from ..records.reason import BUDGET, Reason
 from ..records.verdict import Verdict
 from ..stats import samples as stats
 from ..stats.objectives import HOUR_S, MEMORY_SPREAD, START_UP_SPREAD
-from ..stats.ratios import Rounds
+from ..stats.ratios import Rounds, ranking
+from .names import candidate_name, place_text
 
+FAULTING = 0.1  # share of the time that may go into faulting in memory
 ENERGY = "energy_j"  # the metric of a block with the joules of one step on the CPU
 BY_FIRST_BLOCK = ("far_slower", "slower_precision")  # codes of eliminations without an interval
 CANCELLED = "cancelled"  # status of an interrupted run and of its candidates, and end of a race
@@ -95,6 +97,11 @@ class Candidate:
         return self._kept[name][1]
 
     @property
+    def name(self) -> str:
+        """`cpu torch bf16 t2`."""
+        return candidate_name(self.case)
+
+    @property
     def samples_s(self) -> Sequence[float]:
         return stats.joined([block.samples_s for block in self.blocks])
 
@@ -117,6 +124,16 @@ class Candidate:
         known = self._medians[: len(self.blocks)]
         self._medians = known + [stats.median(b.samples_s) for b in self.blocks[len(known) :]]
         return self._medians
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The workload's metrics as medians over the blocks; page faults only where they matter."""
+        names = dict.fromkeys(name for block in self.blocks for name in block.metrics)
+        values = {n: [b.metrics[n] for b in self.blocks if n in b.metrics] for n in names}
+        medians = {name: stats.median(found) for name, found in values.items()}
+        if medians.get(FAULTING_FRACTION, 1.0) <= FAULTING:
+            del medians[FAULTING_FRACTION]
+        return medians
 
     @property
     def loss(self) -> list[float]:
@@ -146,6 +163,11 @@ class Candidate:
     def eliminated(self) -> bool:
         """Whether it was measured and left the race early, except for lack of time."""
         return self.state == "ok" and self.reason is not None and not self.reason.is_late
+
+    @property
+    def was_missed(self) -> bool:
+        """Whether it might have been picked, had the budget left time for it."""
+        return not self.blocks and self.reason is not None and self.reason.code == BUDGET
 
     @property
     def simulated(self) -> bool:
@@ -264,19 +286,10 @@ class Row:
     verdict: Verdict | None = None
     candidates: list[Candidate] = field(default_factory=list)
 
-    def apply(self, event: ev.AnyEvent) -> None:
-        """Take in an event about this row."""
-        match event:
-            case ev.RaceStarted():
-                self.began_at_s, self.share_s = event.at_s, event.share_s
-            case ev.BudgetExtended():
-                self.share_s = (self.share_s or 0.0) + event.by_s
-            case ev.RaceEnded():
-                self.rounds, self.ended_by = event.rounds, event.ended_by
-            case ev.CrossoverFound() if self.verdict is not None:
-                self.verdict = self.verdict.with_crossover(event.crossover)
-            case ev.VerdictReached():
-                self.verdict = event.verdict
+    @property
+    def title(self) -> str:
+        """`Matrix product`, with its place in a sweep: `Matrix product, n=512`."""
+        return ", ".join(filter(None, [self.plan.title, place_text(self.plan.point)]))
 
     @property
     def started(self) -> bool:
@@ -310,6 +323,12 @@ class Row:
         return max((c.blocks[-1].round + 1 for c in self.candidates if c.blocks), default=0)
 
     @property
+    def is_cut_short(self) -> bool:
+        """Whether the run ended before the race did."""
+        unfinished = self.ended_by in (None, CANCELLED)
+        return unfinished and any(c.state == CANCELLED for c in self.candidates)
+
+    @property
     def finished(self) -> bool:
         return self.verdict is not None or (
             self.started and all(candidate.ended for candidate in self.candidates)
@@ -319,3 +338,17 @@ class Row:
 def eliminations(candidates: Iterable[Candidate]) -> dict[str, str]:
     """Which candidate eliminated which, by the id of the eliminated one."""
     return {c.case.id: c.beaten_by for c in candidates if c.beaten_by is not None}
+
+
+def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """The candidates from best to worst; those without a value are missing."""
+    known = {candidate.case.id: candidate for candidate in candidates}
+    rounds = {case: c.rounds() for case, c in known.items()}
+    order = ranking(rounds, eliminations(known.values()))
+    return [known[case] for case in order]
+
+
+def in_order(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The measured candidates from best to worst, then the others as they were planned."""
+    measured = ranked(candidates)
+    return measured + [c for c in candidates if c not in measured]

@@ -7,7 +7,7 @@ import msgspec
 from .. import catalog
 from ..contract import Workload
 from ..records import events as ev
-from ..records.document import Document, Measurement, Run
+from ..records.document import Document, Measurement
 from ..records.verdict import CHOICES, CONFIDENCES, Verdict
 from ..stats.objectives import OBJECTIVES
 from .candidate import CANCELLED, ENDED, ENERGY, SHARED, Candidate, Row, price_of
@@ -47,19 +47,17 @@ def report_of(document: Document) -> Report:
         report.candidates |= {candidate.case.id: candidate for candidate in row.candidates}
     report.last_row = raced[-1].plan.scenario if raced else None
     if run.finished_at is not None:
-        report.apply(_end(run, run.finished_at))
+        report.apply(
+            ev.RunFinished(
+                at_s=run.duration_s or 0.0,
+                status=run.status,
+                finished_at=run.finished_at,
+                duration_s=run.duration_s or 0.0,
+                exit_code=0,
+                overhead=run.overhead,
+            )
+        )
     return report
-
-
-def _end(run: Run, finished_at: str) -> ev.RunFinished:
-    return ev.RunFinished(
-        at_s=run.duration_s or 0.0,
-        status=run.status,
-        finished_at=finished_at,
-        duration_s=run.duration_s or 0.0,
-        exit_code=0,
-        overhead=run.overhead,
-    )
 
 
 def _rows(document: Document) -> Iterator[Row]:

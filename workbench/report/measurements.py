@@ -14,13 +14,12 @@ from ..records.machine import Machine
 from ..records.reason import Warning
 from ..stats import ratios, samples as stats
 from ..text import units
-from .candidate import ENERGY, SHARED, Candidate, eliminations
+from .candidate import ENERGY, SHARED, Candidate, ranked
 
 FEW_SAMPLES = 10
 WIDE = 0.05  # relative half-width of the median's interval
 DRIFT = 0.03  # relative change from the first third of the blocks to the last
 OVERHEAD = 0.01  # share of a step that the timing loop itself takes
-FAULTING = 0.1  # share of the time that may go into faulting in memory
 KEEPING = "MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=1000000000000"  # mallopt(3)
 
 
@@ -36,6 +35,9 @@ def statistics(
     """The measurement of a candidate of `row`, compared with the `fastest` and the `ceilings`."""
     blocks = candidate.blocks if with_samples else []
     peak_fraction, roofline = under_ceilings(candidate, ceilings)
+    metrics, efficiency = candidate.metrics, scaling_efficiency(candidate, row)
+    if efficiency is not None:
+        metrics["scaling_efficiency_fraction"] = efficiency
     return doc.Measurement(
         **{name: getattr(candidate, name) for name in SHARED},
         **_of_samples(candidate),
@@ -54,7 +56,7 @@ def statistics(
         loss=candidate.loss,
         clocks=clocks_of(candidate),
         against=against(candidate, fastest),
-        metrics=metrics_of(candidate, row),
+        metrics=metrics,
         warnings=warned,
     )
 
@@ -83,9 +85,7 @@ def _of_samples(candidate: Candidate) -> dict[str, Any]:
 
 def fastest_of(row: Sequence[Candidate]) -> Candidate | None:
     """The fastest valid candidate, by a comparison of every pair; None if none has a value."""
-    rounds = {c.case.id: c.rounds() for c in row if c.is_valid}
-    order = ratios.ranking(rounds, eliminations(row))
-    return next((c for c in row if order and c.case.id == order[0]), None)
+    return next(iter(ranked(c for c in row if c.is_valid)), None)
 
 
 def against(candidate: Candidate, fastest: Candidate | None) -> doc.Against | None:
@@ -96,20 +96,6 @@ def against(candidate: Candidate, fastest: Candidate | None) -> doc.Against | No
     if ratio is None:
         return None
     return doc.Against(fastest.case.id, ratio.value, ratio.interval, ratio.word(ratios.TOLERANCE))
-
-
-def metrics_of(candidate: Candidate, row: Sequence[Candidate] = ()) -> dict[str, float]:
-    """The workload's metrics as medians over the blocks, and the scaling efficiency of ranks; page
-    faults only where they matter."""
-    names = dict.fromkeys(name for block in candidate.blocks for name in block.metrics)
-    medians = {
-        name: stats.median([b.metrics[name] for b in candidate.blocks if name in b.metrics])
-        for name in names
-    }
-    if medians.get(FAULTING_FRACTION, 1.0) <= FAULTING:
-        del medians[FAULTING_FRACTION]
-    efficiency = scaling_efficiency(candidate, row)
-    return medians if efficiency is None else {**medians, "scaling_efficiency_fraction": efficiency}
 
 
 def scaling_efficiency(candidate: Candidate, row: Sequence[Candidate]) -> float | None:
@@ -225,7 +211,7 @@ def measurement_warnings(candidate: Candidate, machine: Machine | None = None) -
         message = f"the timing loop takes {overhead * 1e9:.0f} ns of a step ({share})"
         remedy = "choose a larger size or batch: a step should take 10 us or more"
         yield Warning("short_step", message, remedy, case.id)
-    faulting = metrics_of(candidate).get(FAULTING_FRACTION)
+    faulting = candidate.metrics.get(FAULTING_FRACTION)
     if faulting is not None and "keep" not in case.mode_words:
         share = f"up to {faulting:.0%} of its time"
         message = f"{share} goes into memory that each step faults in again"

@@ -1,8 +1,9 @@
-"""Names of machines, devices and candidates in words."""
+"""Names of machines, devices, candidates and sizes in words."""
 
 from collections import Counter
+from collections.abc import Mapping
 
-from ..contract import Case
+from ..contract import Case, ParameterValue
 from ..records.machine import Gpu, Machine
 from ..text import units
 
@@ -97,3 +98,12 @@ def settings_in_words(case: Case) -> list[str]:
     if case.threads is not None:
         parts.append(units.counted(case.threads, "thread"))
     return parts
+
+
+def value_text(value: ParameterValue) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def place_text(at: Mapping[str, ParameterValue]) -> str:
+    """`n=512, batch=8`."""
+    return ", ".join(f"{name}={value_text(value)}" for name, value in at.items())

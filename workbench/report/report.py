@@ -113,16 +113,21 @@ class Report:
                 self._enter(self.rows[event.scenario], event.cases, event.work, event.after)
             case ev.RaceStarted():
                 row = self.rows[event.scenario]
-                row.apply(event)
+                row.began_at_s, row.share_s = event.at_s, event.share_s
                 self.candidates |= {each.case.id: each for each in row.candidates}
                 self.current_row = self.last_row = event.scenario
             case ev.BudgetExtended():
+                row = self.rows[event.scenario]
+                row.share_s = (row.share_s or 0.0) + event.by_s
                 self.extended_s += event.by_s
-                self.rows[event.scenario].apply(event)
-            case ev.RaceEnded() | ev.CrossoverFound():
-                self.rows[event.scenario].apply(event)
+            case ev.RaceEnded():
+                row = self.rows[event.scenario]
+                row.rounds, row.ended_by = event.rounds, event.ended_by
             case ev.VerdictReached():
-                self.rows[event.verdict.scenario].apply(event)
+                self.rows[event.verdict.scenario].verdict = event.verdict
+            case ev.CrossoverFound():
+                row = self.rows[event.scenario]
+                row.verdict = row.verdict and row.verdict.with_crossover(event.crossover)
 
     def _apply_to_subject(self, event: ev.AnyEvent) -> None:
         """Take in an event about the user's model or code."""
@@ -168,11 +173,14 @@ class Report:
             row.candidates.append(candidate)
             self.candidates[case.id] = candidate
 
-    def statistics(self, candidate: Candidate) -> doc.Measurement:
-        """The candidate as it appears in the document, without its samples."""
-        row = self.rows[candidate.scenario].candidates
-        others = fastest_of(row), self.measurement_warnings(candidate), self.ceilings
-        return statistics(candidate, row, *others, with_samples=False)
+    def statistics(
+        self, candidate: Candidate, fastest: Candidate | None = None, *, with_samples: bool = False
+    ) -> doc.Measurement:
+        """The candidate as it appears in the document; no screen shows its samples, nor how it
+        compares with the `fastest` of its row, which takes long to find."""
+        row, warned = self.rows[candidate.scenario], self.measurement_warnings(candidate)
+        others = row.candidates, fastest, warned, self.ceilings
+        return statistics(candidate, *others, with_samples=with_samples)
 
     def disturbances(self, row: Row) -> list[Warning]:
         """The warnings on the whole race of a row, such as a busy machine."""
@@ -241,8 +249,7 @@ class Report:
         for row in self.rows.values():
             fastest = fastest_of(row.candidates)
             for candidate in row.candidates:
-                others = fastest, self.measurement_warnings(candidate), self.ceilings
-                yield statistics(candidate, row.candidates, *others, with_samples=True)
+                yield self.statistics(candidate, fastest, with_samples=True)
 
     @property
     def sweeps(self) -> list[doc.Sweep]:

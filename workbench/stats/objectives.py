@@ -16,7 +16,6 @@ START_UP_SPREAD = 0.1
 # The same for the peak memory of a process: 0.008 over five runs of ONNX Runtime on a CNN.
 MEMORY_SPREAD = 0.01
 OF_A_STEP = ("throughput", "latency", "latency_p99")  # their values are seconds of one step
-SECONDS = (*OF_A_STEP, "time_to_result")  # their values are seconds
 BY_DEVICE = ("throughput", "cost")  # their samples are timed by a GPU's own clock
 UNTIMED = ("memory", "energy")  # known for candidates on the CPU only
 SINGLE_STEPS = ("latency", "latency_p99")  # their samples are one step each

@@ -7,8 +7,7 @@ import pytest
 from builders import machine as build_machine
 from examined_machines import CPU, CUDA, HEALTHY, ON_GPU, WORKING, bad, software, with_gpu
 
-from workbench.advisor.doctor import Examination, examine
-from workbench.advisor.stack import FAIL
+from workbench.advisor.doctor import FAIL, Examination, examine
 from workbench.export.doctor import doctor_text
 from workbench.machine.packages.trials import Trial
 from workbench.records.machine import CudaDriver, Memory, Nvml, Os, Package

@@ -12,7 +12,7 @@ from recorded_devices import document as recorded, matmul, put, rows
 
 from benchmarks import fleet as made_up
 from workbench.advisor import whatif_devices
-from workbench.advisor.fleet import fleet_document, is_complete, priced
+from workbench.advisor.fleet import fleet_document, priced
 from workbench.cli.program import head
 from workbench.fleet.reader import NO_VERDICT, read_folder
 from workbench.planning.request import Request
@@ -69,7 +69,7 @@ def test_one_node_type_that_answered_is_no_choice_while_others_run(tmp_path: Pat
     found = fleet(tmp_path)
     assert (row(found).choice, row(found).alike) == ("unknown", ["one"])
     assert row(fleet(tmp_path, cpu=0.1)).cheapest == []
-    assert not is_complete(found)
+    assert not found.is_complete
 
 
 @pytest.mark.parametrize(("time", "choice"), [(0.25, "unknown"), (1.1, "unknown"), (9.0, "fast")])

@@ -191,7 +191,7 @@ positive = st.floats(1e-3, 1e3)
 @given(positive, st.floats(1, 50))
 def test_a_device_is_named_only_where_one_lies_outside_the_interval(value, reach) -> None:
     ratio = Ratio(value, value / reach, value * reach, 5)
-    choice = choose(ratio, has_cpu=True, no_gpu=False)
+    choice = choose(ratio)
     if choice in ("cpu", "gpu"):
         assert (ratio.low > 1) if choice == "gpu" else (ratio.high < 1)
     if ratio.low <= 1 <= ratio.high:
@@ -205,8 +205,8 @@ def test_a_device_is_named_only_where_one_lies_outside_the_interval(value, reach
 def test_swapping_the_devices_swaps_the_choice(value, reach) -> None:
     ratio = Ratio(value, value / reach, value * reach, 5)
     turned = {"cpu": "gpu", "gpu": "cpu", "either": "either", "unknown": "unknown"}
-    there = choose(ratio, has_cpu=True, no_gpu=False)
-    back = choose(ratio.inverse(), has_cpu=True, no_gpu=False)
+    there = choose(ratio)
+    back = choose(ratio.inverse())
     edges = (0.8, 1 / 1.05, 1.0, 1.05, 1.25)  # where rounding may tip the scales
     sides = (ratio.value, ratio.low, ratio.high)
     assume(not any(math.isclose(side, edge) for side in sides for edge in edges))
@@ -320,8 +320,8 @@ def test_a_candidate_that_is_best_twice_over_is_warned_of_once() -> None:
 
 
 def test_no_ratio_and_no_proof_of_absence_is_unknown() -> None:
-    assert choose(None, has_cpu=True, no_gpu=False) == "unknown"
-    assert choose(Ratio(1.0, 0.5, 2.0, 3), has_cpu=True, no_gpu=False) == "unknown"
+    assert choose(None) == "unknown"
+    assert choose(Ratio(1.0, 0.5, 2.0, 3)) == "unknown"
 
 
 def test_case_ids_are_readable() -> None:

@@ -23,9 +23,8 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 from workbench.export.formats import FILES, file_text
 from workbench.export.json import dump
 from workbench.export.markdown import markdown
-from workbench.export.plots import roofline_plots, row_plot
-from workbench.export.sections import sections
-from workbench.export.view.derived import RunView, row_title
+from workbench.export.sections import roofline_plots, row_plot, sections
+from workbench.export.view.derived import RunView
 from workbench.export.view.section import Section
 from workbench.export.view.spans import listed
 from workbench.export.view.svg import svg_file
@@ -139,7 +138,7 @@ def test_the_files_have_the_race_of_a_verdict_and_the_fastest_of_a_plain_run() -
     plain = Report.of(scenes.profiled())
     for report, label in ((REPORTS["gpu_server"], "race"), (plain, "fastest")):
         for row in (row for row in report.rows.values() if not row.plan.point):
-            (section,) = (s for s in sections(report) if s.title == row_title(row))
+            (section,) = (s for s in sections(report) if s.title == row.title)
             assert label in [name for name, _ in section.remarks]
 
 

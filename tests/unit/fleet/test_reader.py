@@ -11,7 +11,7 @@ from fleet_folder import NOW, only
 from hypothesis import given, strategies as st
 
 from benchmarks import fleet as made_up
-from workbench.advisor.fleet import fleet_document, is_complete
+from workbench.advisor.fleet import fleet_document
 from workbench.advisor.recordings import load
 from workbench.cli.program import head
 from workbench.export.view.fleet import sections
@@ -153,7 +153,7 @@ def test_a_run_that_measured_nothing_has_not_answered(folder: Path) -> None:
     assert [node.state for node in found.nodes] == ["failed"] * 3
     assert found.nodes[0].reason.message == "Nothing was measured: time ran out."
     shown = fleet_document(head("fleet"), found)
-    assert not is_complete(shown)
+    assert not shown.is_complete
     assert shown.rows == []
 
 
@@ -293,7 +293,7 @@ def test_a_run_of_scaling_answers_without_a_verdict(folder: Path) -> None:
     assert node.state == "done"
     assert [each.ranks for each in node.run.scaling] == [1, 2]
     shown = fleet_document(head("fleet"), read_folder(folder, NOW))
-    assert is_complete(shown)
+    assert shown.is_complete
     (table,) = [part for part in sections(shown) if part.title == "Scaling over nodes"]
     assert table.rows[1][:5] == ["old-1", "old", "n0", "2", "cpu"]
     assert table.rows[1][6:] == ["50%", "25%"]

@@ -72,6 +72,15 @@ def test_each_candidate_is_compared_with_the_fastest_of_its_row() -> None:
     assert close.against.word == "same"
 
 
+def test_a_single_candidate_is_read_without_ranking_its_row(monkeypatch) -> None:
+    """A screen reads each candidate after each block, and shows no comparison within a row."""
+    ranked = []
+    monkeypatch.setattr("workbench.report.report.fastest_of", ranked.append)
+    found = report({A: steady(1.0), B: steady(2.0)})
+    measured = found.statistics(found.candidates[B.id])
+    assert (measured.n > 0, measured.against, ranked) == (True, None, [])
+
+
 def test_what_was_shown_to_be_slower_is_not_the_fastest_of_a_row_that_drifted() -> None:
     times = {
         A: {**dict.fromkeys(range(3), 1.0), **dict.fromkeys(range(10, 13), 1.1)},

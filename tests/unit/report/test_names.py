@@ -5,7 +5,7 @@ from builders import OTHER, machine, report, steady
 from msgspec.structs import replace
 
 from workbench.contract import Case
-from workbench.export.view.machine import gpu_title
+from workbench.export.view.machine import gpu, gpu_title
 from workbench.report.measurements import measurement_warnings
 from workbench.report.names import gpu_text, in_words, machine_name
 
@@ -37,6 +37,13 @@ def test_a_machine_of_one_core_has_one_core() -> None:
     assert machine_name(here, brief=True) == "1 core | no GPU"
     (busy,) = measurement_warnings(report({OTHER: steady(1.0)}).candidates[OTHER.id], here)
     assert busy.message == "8 threads share 1 core"
+
+
+def test_a_gpu_with_one_active_link_has_no_links() -> None:
+    (found,) = machine("cuda:0").gpus
+    facts = [fact for n in (0, 1, 18) for fact in gpu(replace(found, nvlinks=n))]
+    shown = [fact.text.plain for fact in facts if fact.label == "NVLink"]
+    assert shown == ["0 links active", "1 link active", "18 links active"]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from ...machine.host.isa import lacking
 from ...records.machine import Cpu
 from ...records.model import Built, Explanation, ModelFacts, OperatorTimes
 from ...report.candidate import Candidate
-from ...report.names import candidate_name
 from ...report.report import Report
 from ...stats.objectives import UNTIMED
 from ...text import units
@@ -105,7 +104,7 @@ def explain(candidate: Candidate, given: Candidate, report: Report, *, won: bool
 
 
 def _headline(candidate: Candidate, given: Candidate) -> str:
-    name, other = candidate_name(candidate.case), candidate_name(given.case)
+    name, other = candidate.name, given.name
     gained = gain_over(given, candidate)
     if gained is None:
         return f"{name} cannot be compared with {other}: no {candidate.objective} was measured."
@@ -192,7 +191,7 @@ def _limits(candidate: Candidate, facts: ModelFacts, report: Report) -> Iterator
     """The limit of the model as given: memory bandwidth, or the work outside its products."""
     profile = KernelTimes.of(candidate)
     best = "best" if candidate.objective in UNTIMED else "fastest"
-    yield f"{candidate_name(candidate.case)} is the {best} run of the model as given."
+    yield f"{candidate.name} is the {best} run of the model as given."
     devices = report.ceilings.devices if report.ceilings else []
     here = (d.memory_bytes_per_s for d in devices if d.device == candidate.case.device)
     ceiling = next(here, None)

@@ -5,17 +5,15 @@ from collections.abc import Iterator
 
 from ...contract import Accuracy, Case
 from ...records.model import Explanation, ModelFacts
-from ...report.candidate import Candidate, Row
+from ...report.candidate import Candidate, Row, in_order, ranked
 from ...report.names import candidate_name
 from ...report.report import Report
 from ...stats.objectives import UNTIMED
 from ...stats.ratios import TOLERANCE
 from ...text import units
 from ...worker.session_options import EXTENDED, NO_SPIN, OPENVINO
-from ..comparison import ranked
-from ..ranking import RankedCandidate, error_text, gain_over, gain_text, in_order, no_pick, ties
+from ..ranking import RankedCandidate, error_text, gain_over, gain_text, no_pick, ties
 
-MODEL_WORKLOAD = "model"
 OPTIONS = {NO_SPIN: "spinning off", EXTENDED: "extended optimisations only"}
 _BACKEND = re.compile(r"\b(cpu|\w+:\d+)([ /])onnxruntime[ /]([^\s,;:]+)")
 
@@ -93,7 +91,7 @@ def ranked_candidates(report: Report) -> list[RankedCandidate]:
     given = original(row, facts, "cpu")
     over = "above the limit"
     over += "" if facts.max_error is None else f" of {error_text(facts.max_error)}"
-    for candidate in in_order(row):
+    for candidate in in_order(row.candidates):
         case, as_given = candidate.case, is_as_given(candidate.case, facts)
         above = over if is_too_far_off(candidate, facts) else ""
         size = facts.size_bytes if as_given else sizes.get(case.variant)

@@ -4,18 +4,15 @@ from collections.abc import Sequence
 
 from ...contract import WAITING_FRACTION, Case
 from ...records.code import CodeReport
-from ...report.candidate import Candidate, Row
-from ...report.measurements import metrics_of
+from ...report.candidate import Candidate, Row, in_order
 from ...report.names import LIBRARIES, candidate_name, settings_in_words
 from ...report.report import Report
 from ...stats import ratios
 from ...text import units
-from ...text.units import listed
 from ...worker.code import COMMAND, TORCH
 from ..break_even import plain, whole
 from ..comparison import as_written
-from ..evidence import was_missed
-from ..ranking import RankedCandidate, error_text, gain_over, gain_text, in_order, no_pick, ties
+from ..ranking import RankedCandidate, error_text, gain_over, gain_text, no_pick, ties
 
 AS_WRITTEN = "the code as written"
 RESIDENT = "resident_s"  # metric of a candidate: seconds of a call whose inputs are on the GPU
@@ -46,11 +43,11 @@ def ranked_candidates(report: Report, row: Row) -> list[RankedCandidate]:
     if code is None or not row.candidates:
         return []
     given, found = as_written(row, code), []
-    for candidate in in_order(row):
+    for candidate in in_order(row.candidates):
         accuracy, above = candidate.accuracy, ""
         if accuracy is not None and accuracy.value > accuracy.limit:
             above = f"above the limit of {error_text(accuracy.limit)}"
-        shown = {"variant": candidate_name(candidate.case), "given": candidate is given}
+        shown = {"variant": candidate.name, "given": candidate is given}
         found.append(RankedCandidate.of(candidate, row, given, above, **shown))
     return found
 
@@ -78,7 +75,7 @@ def recommendation(report: Report) -> list[str]:
         used = f", and the script uses {sizes} sizes" if sizes > 1 else ""
         found.append(f"It compiles again for inputs of every other size{used}.")
     if code.breaks:
-        found.append(f"Graph breaks: {listed(code.breaks, MOST_LISTED)}.")
+        found.append(f"Graph breaks: {units.listed(code.breaks, MOST_LISTED)}.")
     return found
 
 
@@ -101,7 +98,7 @@ def answer(row: Row, report: Report) -> list[str]:
     text = _run(pick, row, code)
     if row is not report.subject_rows[0]:
         text = f"At batch {pick.case.batch}: r{text[1:]}"
-    sentences, metrics = [text], metrics_of(pick)
+    sentences, metrics = [text], pick.metrics
     if RESIDENT in metrics:
         call, resident = units.duration(pick.median_s), units.duration(metrics[RESIDENT])
         sentences.append(f"A call takes {call}, {resident} with its inputs resident on the GPU.")
@@ -109,8 +106,8 @@ def answer(row: Row, report: Report) -> list[str]:
         waits = units.percent(metrics[WAITING_FRACTION])
         sentences.append(f"It waits for data {waits} of the time.")
     sentences += ties(verdict)
-    if missed := [candidate_name(each.case) for each in row.candidates if was_missed(each)]:
-        sentences.append(f"Not measured, for lack of time: {listed(missed, MOST_LISTED)}.")
+    if missed := [each.name for each in row.candidates if each.was_missed]:
+        sentences.append(f"Not measured, for lack of time: {units.listed(missed, MOST_LISTED)}.")
     return sentences
 
 
@@ -120,7 +117,7 @@ def _run(pick: Candidate, row: Row, code: CodeReport) -> str:
     known_as = given_name(code, row.candidates[0].case)
     where = " on the CPU" if case.device == "cpu" else f" on {case.device}"
     where = "" if case.backend == COMMAND else where
-    ways = f" with {listed(found)}" if (found := _ways(case, code.facts.precision)) else ""
+    ways = f" with {units.listed(found)}" if (found := _ways(case, code.facts.precision)) else ""
     if pick is given:
         others = any(c is not pick and c.blocks for c in row.candidates)
         more = f"more than {ratios.TOLERANCE:.0%} better"
@@ -130,7 +127,7 @@ def _run(pick: Candidate, row: Row, code: CodeReport) -> str:
     text = f"Run it{where}{ways}"
     gained = gain_over(given, pick)
     if given is not None and gained is not None:
-        other = f"{known_as} ({candidate_name(given.case)})"
+        other = f"{known_as} ({given.name})"
         text += f": {gain_text(gained, row.plan.objective, other)}"
     if accuracy is not None and accuracy.metric == "relative_error":
         text += f"; error {error_text(accuracy.value)} of {error_text(accuracy.limit)} allowed"
@@ -165,14 +162,14 @@ def _fastest_batch(picks: Sequence[Candidate]) -> str:
     rates = {pick.case.batch: pick.work.items / pick.median_s for pick in picks}
     best, *others = sorted(rates, key=lambda batch: -rates[batch])
     shown = {batch: units.rate(rate, "samples/s") for batch, rate in rates.items()}
-    slower = listed([f"{shown[batch]} at batch {batch}" for batch in others])
+    slower = units.listed([f"{shown[batch]} at batch {batch}" for batch in others])
     if rates[best] < (1 + ratios.TOLERANCE) * rates[others[0]]:
         return f"No batch clearly trains the most samples: {shown[best]} at batch {best}, {slower}."
     return f"Batch {best} trains the most samples: {shown[best]}, against {slower}."
 
 
 def _flip(pick: Case, best: Candidate, row: Row) -> str:
-    batch, name, other = best.case.batch, candidate_name(best.case), candidate_name(pick)
+    batch, name, other = best.case.batch, best.name, candidate_name(pick)
     if best.case.label == pick.label:
         return f"The same candidate is the pick at batch {batch}."
     same = next((c for c in row.candidates if c.case.label == pick.label), None)

@@ -79,15 +79,11 @@ def steps_per_sample(space: Space, batch: int | None, device: str) -> int:
 
 def _with_modes(leader: Case, space: Space) -> Iterator[Case]:
     """The leader with one more mode, for each but KEEP that is possible and that it lacks."""
-    present = leader.mode_words
-    left_out = {
-        *present,
-        KEEP,
-        *space.facts.impossible,
-        *(() if space.facts.convolves else (NHWC,)),
-    }
+    present, impossible = leader.mode_words, {KEEP, *space.facts.impossible}
+    if not space.facts.convolves:
+        impossible.add(NHWC)
     for mode in MODES:
-        if mode not in left_out:
+        if mode not in {*present, *impossible}:
             yield replace(leader, mode="+".join(m for m in MODES if m in (*present, mode)))
 
 

@@ -12,14 +12,13 @@ from ...records.reason import Reason, Warning
 from ...records.verdict import OPEN, ObjectivePick, Verdict
 from ...report import sweeps
 from ...report.candidate import Candidate, Row
-from ...report.names import candidate_name, in_words
+from ...report.names import candidate_name, in_words, place_text
 from ...report.report import Report
 from ...stats.paired import Ratio
 from ...stats.ratios import TOLERANCE, is_tie
 from ...text import units
-from ...text.units import as_sentence
-from .curves import curve_lines, legend, place_text
-from .derived import RunView, row_title
+from .curves import curve_lines, legend
+from .derived import RunView
 from .details import INDENT, metrics_text
 from .spans import Fact, Text, fact, facts_lines, heading, join, listed, warning_fact
 from .table import longest_that_fits, table_lines
@@ -36,7 +35,7 @@ def answer_lines(row: Row, run: RunView, width: int) -> list[Text]:
     facts += answer_facts(row, run)
     if run.going and row.started and row.verdict is None:
         facts += _lead_facts(row, run)
-    lines = [heading(row_title(row), width), *facts_lines(facts, width, INDENT)]
+    lines = [heading(row.title, width), *facts_lines(facts, width, INDENT)]
     return lines + command_lines(row.plan.reproduce)
 
 
@@ -47,7 +46,7 @@ def race_lines(row: Row, run: RunView, width: int) -> list[Text]:
 
 def result_lines(row: Row, run: RunView, width: int, table_width: int) -> list[Text]:
     """A row of a finished run: the answer if it has one, the race and the candidates."""
-    lines = [heading(row_title(row), width), *facts_lines(result_facts(row, run), width, INDENT)]
+    lines = [heading(row.title, width), *facts_lines(result_facts(row, run), width, INDENT)]
     if (verdict := row.verdict) is not None:
         lines += [*command_lines(verdict.reproduce)[1:], Text()]
     found = raced_lines(row, run)
@@ -249,7 +248,8 @@ def _lead(found: ObjectivePick, verdict: Verdict) -> str:
 
 def _because(reason: Reason) -> str:
     """Two sentences, since the remedies of some reasons are long."""
-    return f"{reason.message}. {as_sentence(reason.hint)}" if reason.hint else f"{reason.message}."
+    remedy = f" {units.as_sentence(reason.hint)}" if reason.hint else ""
+    return f"{reason.message}.{remedy}"
 
 
 def _value(found: ObjectivePick) -> str:

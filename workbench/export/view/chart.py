@@ -1,4 +1,4 @@
-"""A chart of braille characters with logarithmic axes."""
+"""A chart of braille characters, its axes logarithmic unless the caller wants otherwise."""
 
 import itertools
 import math
@@ -12,7 +12,7 @@ MOST_NAME = 26  # cells of a name at the end of a line
 DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # bits of a cell, row by row
 BRAILLE = 0x2800
 
-Place = tuple[float, float]  # logarithms of the horizontal and vertical values
+Place = tuple[float, float]  # horizontal and vertical value
 
 
 @dataclass(frozen=True)
@@ -55,15 +55,17 @@ def chart(
     width: int,
     height: int,
     bands: Sequence[Band] = (),
+    across: Callable[[float], float] = math.log10,
 ) -> list[Text]:
     """The series, later ones on top, with names at their ends, above an axis with as many of the
     first `labels` as fit.  `level_text` formats a tick of the vertical axis.  `width` and `height`
-    are those of the plot; labels take `LABEL` more columns, the axis two more lines."""
+    are those of the plot; labels take `LABEL` more columns, the axis two more lines.  `across`
+    scales the horizontal axis: `float` makes it linear."""
     longest = max(len(each.name) for each in series)
     name_room = longest + 3 if 0 < longest <= min(MOST_NAME, width // 3) - 3 else 0
-    together = [place for each in series for place in each.places]
-    horizontal, vertical = (_bounds(numbers) for numbers in zip(*together, strict=True))
-    scales = _Scales(horizontal, vertical, width - name_room, height)
+    xs, ys = zip(*(place for each in series for place in each.places), strict=True)
+    bounds = _bounds(list(map(across, xs))), _bounds(list(map(math.log10, ys)))
+    scales = _Scales(across, *bounds, width - name_room, height)
     grid = [[(" ", "")] * width for _ in range(height)]
     for band in bands:
         _shade(grid, band, scales)
@@ -74,8 +76,9 @@ def chart(
             grid[scales.line(y)][scales.column(x)] = each.mark
     if name_room:
         _write_names(grid, series, scales)
-    levels = ticks(10 ** vertical[0], 10 ** vertical[1], max(2, height // 2))
-    texts = {scales.line(math.log10(level)): level_text(level) for level in levels}
+    low, high = scales.vertical
+    levels = ticks(10**low, 10**high, max(2, height // 2))
+    texts = {scales.line(level): level_text(level) for level in levels}
     sides = [f"{texts.get(number, ''):>{LABEL - 2}} |" for number in range(height)]
     return [
         *(Text.of((side, "dim"), _row(cells)) for side, cells in zip(sides, grid, strict=True)),
@@ -88,21 +91,23 @@ def chart(
 class _Scales:
     """Maps values to places in a plot: to cells, and to dots, two by four in each cell."""
 
-    horizontal: tuple[float, float]  # lowest and highest value
-    vertical: tuple[float, float]
+    across: Callable[[float], float]
+    horizontal: tuple[float, float]  # lowest and highest value after `across`
+    vertical: tuple[float, float]  # of the logarithm
     width: int
     height: int
 
     def dots(self, place: Place) -> tuple[int, int]:
-        (x, y), (left, right), (bottom, top) = place, self.horizontal, self.vertical
-        across, down = (x - left) / (right - left), (top - y) / (top - bottom)
-        return round(across * (2 * self.width - 1)), round(down * (4 * self.height - 1))
+        (left, right), (bottom, top) = self.horizontal, self.vertical
+        along = (self.across(place[0]) - left) / (right - left)
+        down = (top - math.log10(place[1])) / (top - bottom)
+        return round(along * (2 * self.width - 1)), round(down * (4 * self.height - 1))
 
     def column(self, x: float) -> int:
-        return self.dots((x, self.vertical[0]))[0] // 2
+        return self.dots((x, 1.0))[0] // 2
 
     def line(self, y: float) -> int:
-        return self.dots((self.horizontal[0], y))[1] // 4
+        return self.dots((1.0, y))[1] // 4
 
 
 def _shade(grid: list[list[Span]], band: Band, scales: _Scales) -> None:

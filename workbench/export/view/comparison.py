@@ -10,7 +10,6 @@ from ...report.names import candidate_name, sized_name
 from ...stats.samples import median
 from ...stats.unpaired import SAME_WITHIN
 from ...text import units
-from ...text.units import NOT_AVAILABLE, duration
 from . import machine
 from .section import Section
 from .spans import Text
@@ -142,8 +141,8 @@ def ab_section(report: records.ABReport) -> Section:
 
 
 def _both_sides(result: records.ABResult) -> list[str]:
-    ratio = NOT_AVAILABLE if result.ratio is None else f"{result.ratio:.3f}"
-    interval = NOT_AVAILABLE if result.ci95 is None else "{:.3f}-{:.3f}".format(*result.ci95)
-    times = [duration(median(each) if each else None) for each in (result.a_s, result.b_s)]
+    ratio = units.NOT_AVAILABLE if result.ratio is None else f"{result.ratio:.3f}"
+    interval = "{:.3f}-{:.3f}".format(*result.ci95) if result.ci95 else units.NOT_AVAILABLE
+    times = [units.duration(median(each) if each else None) for each in (result.a_s, result.b_s)]
     word = result.word or "NO RESULT"
     return [word, sized_name(result.case), ratio, interval, *times, str(len(result.ratios))]

@@ -1,15 +1,15 @@
 """The curves of a sweep: a table of rates, findings in sentences, and a chart."""
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from ...contract import COLUMNS, ParameterValue, kind_of
-from ...records.document import Curve, CurvePoint, LeadChange, Sweep, Value
+from ...records.document import Curve, CurvePoint, LeadChange, Sweep
 from ...records.verdict import Crossover
+from ...report.names import place_text, value_text
 from ...text import units
-from .chart import LABEL, Band, Place, Series, chart
+from .chart import LABEL, Band, Series, chart
 from .spans import Span, Text, heading
 from .table import Column, Line, table_lines
 
@@ -17,15 +17,6 @@ MARKS = "*o+x#@%&$~abcdefghijklmnpqrstuvwyz"  # one for each curve; more curves 
 LEAST_HEIGHT = 6  # lines of the smallest useful plot
 AXIS_LINES = 2
 SHADES = 4  # tones for each kind of device
-
-
-def value_text(value: Value) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def place_text(at: Mapping[str, ParameterValue]) -> str:
-    """`n=512, batch=8`."""
-    return ", ".join(f"{name}={value_text(value)}" for name, value in at.items())
 
 
 def curve_name(curve: Curve) -> str:
@@ -106,16 +97,14 @@ def chart_lines(
     for curve in curves:
         mark, tone = marks[curve.candidate]
         tone = tone if curve.candidate == chosen else tone.removeprefix("strong ")
-        if line := _line(curve):
+        if line := [(x, rate) for x, rate, _ in drawn_points(curve)]:
             series.append(Series((mark, tone), line, curve_name(curve)))
     places = sorted({x for each in series for x, _ in each.places})
     if len(sweep.axes) != 1 or len(places) < 2 or len({curve.unit for curve in curves}) != 1:
         return []
-    ((_, values),) = sweep.axes.items()
-    sizes = [x for x in values if not isinstance(x, str) and x > 0 and math.log10(x) in places]
     labels = [
-        (math.log10(x), (value_text(x), "strong command" if x in at.values() else "dim"))
-        for x in (sizes[0], sizes[-1], *sizes[1:-1])
+        (x, (value_text(x), "strong command" if x in at.values() else "dim"))
+        for x in (places[0], places[-1], *places[1:-1])
     ]
     rate = partial(units.rate, unit=curves[0].unit)
     return chart(series, labels, rate, width, height, bands)
@@ -137,14 +126,12 @@ def legend(sweep: Sweep) -> list[Text]:
     return [Text.of(mark, f" {label.replace('/', ' ')}") for label, mark in marks]
 
 
-def _line(curve: Curve) -> list[Place]:
-    """The points of a curve, without those whose parameter is not positive."""
-    found = []
+def drawn_points(curve: Curve) -> Iterator[tuple[float, float, CurvePoint]]:
+    """Size, rate and point, where both are positive numbers, as logarithmic axes need."""
     for point in curve.points:
-        value = next(iter(point.at.values()))
-        if not isinstance(value, str) and value > 0 and point.rate:
-            found.append((math.log10(value), math.log10(point.rate)))
-    return found
+        size = next(iter(point.at.values()))
+        if not isinstance(size, str) and size > 0 and point.rate:
+            yield size, point.rate, point
 
 
 def crossings(sweep: Sweep, found: Crossover | None = None) -> tuple[list[Band], str]:
@@ -152,12 +139,12 @@ def crossings(sweep: Sweep, found: Crossover | None = None) -> tuple[list[Band],
     a word for which of the two."""
     if found is not None and found.value is not None:
         low, high = found.ci95 or (found.value, found.value)
-        bands = [Band(math.log10(low), math.log10(high), math.log10(found.value))]
-        bands += [Band(*map(math.log10, found.back))] if found.back is not None else []
+        bands = [Band(low, high, found.value)]
+        bands += [Band(*found.back)] if found.back is not None else []
         return bands, "changes device" if found.between == "device" else "changes"
     moves = [change for change in sweep.lead_changes if _moves(change)]
     bands = [
-        Band(math.log10(low), math.log10(high))
+        Band(low, high)
         for low, high in (change.between for change in moves or sweep.lead_changes)
         if not isinstance(low, str) and not isinstance(high, str) and low > 0
     ]

@@ -5,19 +5,18 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from ...advisor.comparison import ranked, worse
+from ...advisor.comparison import worse
 from ...advisor.ranking import is_vague
 from ...contract import Case, ParameterValue
 from ...records.document import LargestBatch, Measurement, Sweep
 from ...report import sweeps
-from ...report.candidate import Candidate, Row
-from ...report.names import candidate_name, machine_name
+from ...report.candidate import Candidate, Row, ranked
+from ...report.names import machine_name, value_text
 from ...report.report import Report
 from ...stats import ratios
 from ...stats.paired import Ratio
 from ...text import units
 from ...worker.code import OWN
-from .curves import value_text
 
 T = TypeVar("T")
 
@@ -167,7 +166,7 @@ class RunView:
 
     def title(self, scenario: str) -> str:
         row = self.report.rows.get(scenario)
-        return row_title(row) if row else scenario
+        return row.title if row else scenario
 
     def case_name(self, case_id: str | None) -> str:
         """`cuda:0 torch bf16` for a case id, with parameters that differ within its row."""
@@ -176,7 +175,7 @@ class RunView:
             return case_id or "none"
         row = self.report.rows.get(candidate.scenario)
         own = _own_parameters(candidate.case, row) if row else {}
-        return " ".join([candidate_name(candidate.case), *_parameters(own)])
+        return " ".join([candidate.name, *(f"{n}={value_text(v)}" for n, v in own.items())])
 
     def elimination_text(self, candidate: Candidate) -> str:
         """`2.1x slower than cuda:0 torch bf16`, or the reason if no ratio is known."""
@@ -197,11 +196,6 @@ def _progress(row: Row) -> list[object]:
     return [row.verdict, *((len(c.blocks), c.state) for c in row.candidates)]
 
 
-def row_title(row: Row) -> str:
-    """`Matrix product`, with its place in a sweep: `Matrix product, n=512`."""
-    return ", ".join([row.plan.title, *_parameters(row.plan.point)])
-
-
 def _own_parameters(case: Case, row: Row) -> Mapping[str, ParameterValue]:
     """The parameters in which candidates of one row differ, such as `channels_last`; not those of
     own code, which only set the steps per sample."""
@@ -211,7 +205,3 @@ def _own_parameters(case: Case, row: Row) -> Mapping[str, ParameterValue]:
         for name, value in sorted(case.params.items())
         if len({str(other.params.get(name)) for other in cases}) > 1
     }
-
-
-def _parameters(values: Mapping[str, ParameterValue]) -> list[str]:
-    return [f"{name}={value_text(value)}" for name, value in values.items()]

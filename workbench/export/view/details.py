@@ -1,5 +1,7 @@
 """Everything known about a candidate, as labelled facts."""
 
+import msgspec
+
 from ...advisor.model.overview import bound_text, brief, untimed_text
 from ...advisor.ranking import error_text
 from ...contract import OutputAccuracy
@@ -10,8 +12,8 @@ from ...text import units
 from .derived import RunView
 from .lead import samples_text
 from .spans import Fact, fact, listed, warning_fact
-from .tables import accuracy_text, setup_text
-from .words import case_text, largest_texts, reason_text
+from .tables import accuracy_text
+from .words import case_text, largest_texts
 
 INDENT = 12  # cells of the labels, the longest of which is `break-even`
 TOP_OPERATORS = 8
@@ -51,6 +53,14 @@ def _times(found: doc.Measurement) -> str:
         times.insert(1, "95% {} to {}".format(*map(units.duration, found.ci95_s)))
     outliers = f", {units.counted(found.outliers, 'outlier')}" if found.outliers else ""
     return ", ".join([*times, f"n {found.n}{outliers}"])
+
+
+def setup_text(setup: doc.SetupTimes) -> str:
+    """`import 1.93 s, build 12.0 ms`: the parts that were measured."""
+    seconds = msgspec.structs.asdict(setup).items()
+    known = [(name.removesuffix("_s"), value) for name, value in seconds if value is not None]
+    parts = [f"{name.replace('_', ' ')} {units.duration(value)}" for name, value in known]
+    return ", ".join(parts) or units.NOT_AVAILABLE
 
 
 def output_text(found: OutputAccuracy) -> str:
@@ -100,7 +110,7 @@ def largest_facts(found: doc.LargestBatch) -> list[Fact]:
 
 def _attempt(attempt: doc.BatchAttempt) -> str:
     if attempt.reason is not None:
-        return f"batch {attempt.batch:,}: {reason_text(attempt.reason)}"
+        return f"batch {attempt.batch:,}: {attempt.reason.dashed}"
     step, memory = units.duration(attempt.step_s), units.size(attempt.memory_peak_bytes)
     return f"batch {attempt.batch:,}: a step in {step}, peak memory {memory}"
 

@@ -7,7 +7,6 @@ from ...advisor.crossover import sentence as crossover_sentence
 from ...advisor.race_summary import ended_text
 from ...advisor.subject import answer
 from ...records import events as ev
-from ...records.reason import Warning
 from ...report.candidate import Candidate, Row
 from ...report.report import Report
 from ...text import units
@@ -15,7 +14,7 @@ from .derived import RunView
 from .model_facts import built_text, code_facts, model_and_inputs, saved_text
 from .spans import ELLIPSIS, Text, fact, facts_lines, heading
 from .tables import MORE_IS_BETTER, rate_text
-from .words import choice_word, reason_text
+from .words import choice_word
 
 # Warnings to show at once: a requested file is missing, no run is kept, or ratios are unreliable.
 ALARMING = ("no_trace", "no_journal", "not_frozen")
@@ -66,7 +65,7 @@ def _said(event: ev.AnyEvent, run: RunView) -> Said:  # noqa: C901 - one flat ar
             return "ceilings", f"measured {event.ceilings.measured_at[:10]}"
         case ev.WarningRaised():
             tone = "error" if event.warning.code in ALARMING else "warning"
-            return "warning", warning_text(event.warning), tone
+            return "warning", event.warning.with_subject, tone
         case ev.RacePlanned():
             return "planned", f"{run.title(event.scenario)}: {_candidates(event.cases)}"
         case ev.RaceStarted():
@@ -90,9 +89,9 @@ def _said(event: ev.AnyEvent, run: RunView) -> Said:  # noqa: C901 - one flat ar
         case ev.WorkerEnded() if event.reason is not None:
             # If time ran out, the status of its case shows whether that is a failure.
             tone = "warning" if event.reason.code == "timeout" else "error"
-            return "worker", f"{event.worker}: {reason_text(event.reason)}", tone
+            return "worker", f"{event.worker}: {event.reason.dashed}", tone
         case ev.MachineRead() if event.gap is not None:
-            return "sensors", reason_text(event.gap), "warning"
+            return "sensors", event.gap.dashed, "warning"
         case ev.ModelInspected():
             return "model", next(model_and_inputs(event.facts))
         case ev.ModelBuilt():
@@ -117,27 +116,21 @@ def _said(event: ev.AnyEvent, run: RunView) -> Said:  # noqa: C901 - one flat ar
             passed = event.accuracy is None or event.accuracy.passed
             return "prepared", ": ".join([name, *_prepared(event)]), "" if passed else "error"
         case ev.BlockDiscarded():
-            return "discarded", f"{name}: {reason_text(event.reason)}", "warning"
+            return "discarded", f"{name}: {event.reason.dashed}", "warning"
         case ev.CaseFinished() if event.status == "ok":
             return _measured(run.report.candidates[event.case], name, run)
         case ev.CaseFinished() if event.reason is not None:
             tone = "error" if event.status == "failed" else "warning"
-            return event.status, f"{name}: {reason_text(event.reason)}", tone
+            return event.status, f"{name}: {event.reason.dashed}", tone
         case ev.CaseProfiled() if event.reason is not None:
-            return "profiled", f"{name} was not profiled: {reason_text(event.reason)}", "warning"
+            return "profiled", f"{name} was not profiled: {event.reason.dashed}", "warning"
         case ev.CaseProfiled():
             return "profiled", name
         case ev.BatchTried():
             attempt = event.attempt
-            outcome = "fits" if attempt.reason is None else reason_text(attempt.reason)
+            outcome = "fits" if attempt.reason is None else attempt.reason.dashed
             return "tried", f"{name}: batch {attempt.batch:,}: {outcome}"
     return None
-
-
-def warning_text(warning: Warning) -> str:
-    """`[row] busy; wait`: the subject, the warning and its remedy."""
-    subject = f"[{warning.subject}] " if warning.subject else ""
-    return f"{subject}{warning.one_line}"
 
 
 def _candidates(found: Sequence[object]) -> str:

@@ -30,12 +30,12 @@ def course_lines(row: Row, run: RunView, width: int) -> list[Text]:
 def lead_lines(lead: Lead, run: RunView, width: int) -> list[Text]:
     """The ratio of the runner-up to the best after each round, with its interval."""
     middle, low, high = (
-        [(float(number), math.log10(getattr(ratio, part))) for number, ratio in lead.course]
+        [(float(number), getattr(ratio, part)) for number, ratio in lead.course]
         for part in ("value", "low", "high")
     )
     (first, _), *_, (last, ratio) = lead.course
     lines = [
-        Series(("", "rule"), [(x, 0.0) for x in (first, last)], "level"),
+        Series(("", "rule"), [(x, 1.0) for x in (first, last)], "level"),
         Series(("", "dim"), low),
         Series(("", "dim"), high),
         Series(("", device_tone(lead.best.case)), middle, "lead"),
@@ -43,7 +43,8 @@ def lead_lines(lead: Lead, run: RunView, width: int) -> list[Text]:
     labels = [(float(number), (f"round {number + 1}", "dim")) for number in (last, first)]
     now = units.times(ratio.value, ratio.interval)
     title = f"Lead by round, now {now} over {run.case_name(lead.other.case.id)}"
-    return [heading(title, width), *chart(lines, labels, units.ratio, width - LABEL - 5, HEIGHT)]
+    drawn = chart(lines, labels, units.ratio, width - LABEL - 5, HEIGHT, across=float)
+    return [heading(title, width), *drawn]
 
 
 def samples_text(candidate: Candidate, most: int = MOST_BARS) -> Text:

@@ -9,7 +9,7 @@ import msgspec
 from ...contract import kind_of
 from ...machine.nvidia.gpus import cuda_remedy
 from ...machine.packages import onnx_cuda
-from ...machine.warnings import NOT_BY_TORCH, cuda_gpus, hardware_warnings
+from ...machine.warnings import NOT_BY_TORCH, hardware_warnings
 from ...records import machine as records
 from ...records.document import Ceilings
 from ...records.reason import Reason, Warning
@@ -128,8 +128,8 @@ def instructions(isa: records.Isa, architecture: str) -> Text:
 
 def used_bar(used: float, total: float, tone: str) -> Text:
     share = used / total if total else 0.0
-    held = _of_total(units.size(used), units.size(total))
-    return Text.of((glyphs.gauge(share, BAR_WIDTH), tone), f" {held}, {units.percent(share)}")
+    held = f" {_of_total(used, total)}, {units.percent(share)}"
+    return Text.of((glyphs.gauge(share, BAR_WIDTH), tone), held)
 
 
 def memory(found: records.Memory) -> list[Fact]:
@@ -180,7 +180,7 @@ def gpu(found: records.Gpu) -> list[Fact]:
             ("clock events", clock_events(found.clock_event_reasons)),
             ("processes", _processes(found.processes)),
             ("modes", ", ".join(known) or None),
-            ("NVLink", None if links is None else f"{links} links active"),
+            ("NVLink", None if links is None else f"{units.counted(links, 'link')} active"),
             ("workers", cores and f"bound to cores {cores}, its NUMA node's"),
         ),
         *missing(reasons),
@@ -202,7 +202,7 @@ def _many(found: Sequence[records.Gpu]) -> list[Section]:
     for card in found:
         name = card.device or f"{card.index} {'unusable' if card.visible else 'hidden'}"
         used, total = card.memory_used_bytes, card.memory_total_bytes
-        held = _of_total(units.size(used), units.size(total)) if total else None
+        held = _of_total(used, total) if total else None
         readings = card.power_w, card.temperature_c, card.utilization_percent, card.sm_clock_mhz
         texts = [held, *map(number_text, readings, ("W", "°C", "%", "MHz"))]
         rows.append((name, *(text or units.NOT_AVAILABLE for text in texts)))
@@ -215,9 +215,10 @@ def _many(found: Sequence[records.Gpu]) -> list[Section]:
     return [together, *(card for card in alone if card.facts)]
 
 
-def _of_total(used: str, total: str) -> str:
+def _of_total(used: float | None, total: float) -> str:
     """`1.20 of 140 GiB`, and `512 MiB of 140 GiB`."""
-    return f"{used.removesuffix(' ' + total.split()[-1])} of {total}"
+    whole = units.size(total)
+    return f"{units.size(used).removesuffix(' ' + whole.split()[-1])} of {whole}"
 
 
 def gpu_memory(found: records.Gpu) -> Text | str | None:
@@ -306,7 +307,7 @@ def drivers(machine: records.Machine) -> list[Fact]:
 def stack(machine: records.Machine, installed: records.Software) -> list[Fact]:
     """The layers from the libraries down to the GPUs, and where the chain breaks."""
     facts = drivers(machine)
-    if not cuda_gpus(machine):
+    if not machine.cuda_gpus:
         return facts
     packages, remedy = installed.packages, onnx_cuda.remedy(machine, installed)
     found = (w for w in hardware_warnings(machine, installed) if w.code in NOT_BY_TORCH)

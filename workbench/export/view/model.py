@@ -4,13 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ...advisor import subject
 from ...advisor.comparison import better, worse
-from ...advisor.model.overview import (
-    compared,
-    is_as_given,
-    original,
-    short_name,
-    unprofiled,
-)
+from ...advisor.model.overview import compared, is_as_given, original, short_name, unprofiled
 from ...advisor.own import overview as own
 from ...advisor.race_summary import counts_text
 from ...advisor.ranking import RankedCandidate, gain_over
@@ -19,7 +13,6 @@ from ...report.candidate import Candidate, Row
 from ...report.names import candidate_name
 from ...report.report import Report
 from ...text import units
-from ...text.units import as_sentence
 from .answers import answer_warnings, command_lines
 from .derived import RunView
 from .details import INDENT, output_text
@@ -31,7 +24,6 @@ from .words import bar
 
 TIMES = "Where the time of one run goes"
 RACED = "a whole run, raced"
-_TONES = (("fp32", "cpu-1"), ("int8", "cpu-0"))  # columns of times with their tones
 
 
 def head_lines(run: RunView, width: int, *, roomy: bool, title: str = "") -> list[Text]:
@@ -99,9 +91,9 @@ def _why_lines(candidate: Candidate, run: RunView, width: int) -> list[Text]:
     sentences = list(explained.sentences) if explained else []
     if candidate.state == "failed":
         why = f": {candidate.reason.message}" if candidate.reason else ""
-        sentences.insert(0, as_sentence(f"failed{why}"))
+        sentences.insert(0, units.as_sentence(f"failed{why}"))
     elif explained is None and candidate.reason:
-        sentences.insert(0, as_sentence(run.elimination_text(candidate)))
+        sentences.insert(0, units.as_sentence(run.elimination_text(candidate)))
     if not sentences:
         return []
     facts = [fact("", subject.brief(text, run.report)) for text in sentences]
@@ -110,7 +102,7 @@ def _why_lines(candidate: Candidate, run: RunView, width: int) -> list[Text]:
 
 
 def _name(candidate: Candidate, report: Report) -> str:
-    return subject.brief(candidate_name(candidate.case), report)
+    return subject.brief(candidate.name, report)
 
 
 def _advice(found: Sequence[RankedCandidate], run: RunView) -> Iterator[Fact]:
@@ -181,11 +173,6 @@ def _refused(row: Row) -> Iterator[Fact]:
                 yield fact("  remedy", candidate.reason.hint)
 
 
-def _refused_lines(row: Row, width: int) -> list[Text]:
-    lines = facts_lines(list(_refused(row)), width, INDENT)
-    return lines + (command_lines(row.verdict.reproduce) if row.verdict else [])
-
-
 def _leader(found: Sequence[RankedCandidate], report: Report) -> Iterator[Fact]:
     """The fastest candidate so far among those that may be picked."""
     first, given = next(iter(report.candidates.values()), None), "the model as given"
@@ -206,7 +193,7 @@ def _leader(found: Sequence[RankedCandidate], report: Report) -> Iterator[Fact]:
 def _warnings(found: Iterable[Warning], report: Report) -> Iterator[Fact]:
     for warning in found:
         candidate = report.candidates.get(warning.subject or "")
-        about = f"{candidate_name(candidate.case)}: " if candidate else ""
+        about = f"{candidate.name}: " if candidate else ""
         yield warning_fact(subject.brief(f"{about}{warning.one_line}", report))
 
 
@@ -244,28 +231,31 @@ def operator_lines(chosen: Candidate | None, report: Report, width: int) -> list
     lines = []
     for each in found.operators:
         cells: dict[str, Cell] = {"operator": Text.of(each.operator)}
-        cells |= {key: _timed(getattr(each, f"{key}_s"), longest, tone) for key, tone in _TONES}
+        cells["fp32"] = _timed(each.fp32_s, longest, "cpu-1")
+        cells["int8"] = _timed(each.int8_s, longest, "cpu-0")
         if each.fp32_s and each.int8_s:
             cells["gain"] = Text.of(units.gain(each.fp32_s / each.int8_s))
         lines.append(Line(each.operator, cells))
     raced = gain_over(given, candidate, Candidate.step_rounds)
     if given is not None and raced is not None:
         # The times of the race, since a profiled run is slower.
-        times = [c.median_s for c in (given, candidate)]
-        cells = {"operator": Text.of(RACED)}
+        cells = {"operator": Text.of(RACED), "fp32": Text.of(_time(given.median_s))}
+        cells["int8"] = Text.of(_time(candidate.median_s))
         if raced.least is None:
             cells["gain"] = Text.of(units.gain(raced.factor))
-        for (key, _), seconds in zip(_TONES, times, strict=True):
-            cells[key] = Text.of(f"{units.duration(seconds, align=True):>7}")
         lines.append(Line(RACED, cells))
     return [title, *table_lines(columns, lines, width)]
+
+
+def _time(seconds: float) -> str:
+    return f"{units.duration(seconds, align=True):>7}"
 
 
 def _timed(seconds: float, longest: float, tone: str) -> Callable[[int], Text]:
     """`3.70 ms ━━━━━━━`, or a dash if the variant has no such operator."""
     if not seconds:
         return lambda _: Text.of(("      -", "dim"))
-    return bar(f"{units.duration(seconds, align=True):>7}", seconds / longest, tone)
+    return bar(_time(seconds), seconds / longest, tone)
 
 
 def rest_lines(chosen: Candidate | None, run: RunView, width: int) -> list[Text]:
@@ -300,36 +290,31 @@ def _outputs(chosen: Candidate | None, report: Report) -> tuple[str, list[Fact]]
     return f"Outputs of {short_name(candidate.case)}", facts
 
 
-def model_lines(run: RunView, width: int, table_width: int) -> list[Text]:
-    """Everything about the model or code of a finished run; [] in other runs."""
+def model_parts(run: RunView, width: int, table_width: int) -> Iterator[list[Text]]:
+    """Everything about the model or code of a finished run; nothing in other runs."""
     report, code, row = run.report, subject.snippet(run.report), run.report.subject_row
     if report.subject is None:
-        return _refused_lines(row, width) if row is not None and subject.is_refused(report) else []
+        if row is not None and subject.is_refused(report):
+            yield facts_lines(list(_refused(row)), width, INDENT)
+            yield command_lines(row.verdict.reproduce)[1:] if row.verdict else []
+        return
     found, verdict = subject.ranked_candidates(report), report.subject_verdict
     first, *rest = _described(report)
-    parts = [
-        facts_lines(list(_advice(found, run)), width, INDENT) if row else [],
-        facts_lines([fact("", first), *(fact(" ", text) for text in rest)], width, 2),
-    ]
+    if row is not None:
+        yield facts_lines(list(_advice(found, run)), width, INDENT)
+    yield facts_lines([fact("", first), *(fact(" ", text) for text in rest)], width, 2)
     if row is not None and found:
         table = table_lines(columns(row, bars=False), candidate_lines(found, run), table_width)
-        parts.append([*table, *facts_lines(list(_further_warnings(found, report)), width, INDENT)])
+        yield [*table, *facts_lines(list(_further_warnings(found, report)), width, INDENT)]
     explained = (" ".join(each.sentences) for each in report.explained.values())
-    why = [fact("", subject.brief(text, report)) for text in explained]
-    parts.append([heading("Why", width), *facts_lines(why, width)] if why else [])
-    parts.append(module_lines(report, width) or operator_lines(None, report, width))
+    if why := [fact("", subject.brief(text, report)) for text in explained]:
+        yield [heading("Why", width), *facts_lines(why, width)]
+    yield module_lines(report, width) or operator_lines(None, report, width)
     if verdict is not None and verdict.race is not None:
-        parts.append(facts_lines([fact("race", counts_text(verdict.race))], width, INDENT))
-    parts.append(rest_lines(None, run, width))
+        yield facts_lines([fact("race", counts_text(verdict.race))], width, INDENT)
+    yield rest_lines(None, run, width)
     if code is not None:
-        parts.append([heading("To run it as it was measured", width)])
-        parts[-1] += [Text.of(line) for line in code.splitlines()]
-    lines: list[Text] = []
-    for part in parts:
-        lines += [Text(), *part] if lines and part else part
-        while lines and not lines[-1].spans:
-            lines.pop()
-    return lines
+        yield [heading("To run it as it was measured", width), *map(Text.of, code.splitlines())]
 
 
 def _further_warnings(found: Sequence[RankedCandidate], report: Report) -> Iterator[Fact]:

@@ -1,4 +1,4 @@
-"""A user's model in sentences: its facts, its variants, and the result of each step."""
+"""A user's model or code in sentences: its facts, its variants, and what was left out or saved."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,6 @@ from ...records.model import Built, ModelFacts, Saved
 from ...records.verdict import Verdict
 from ...report.report import Report
 from ...text import units
-from .words import reason_text
 
 MOST_NAMED = 4  # nodes left in FP32 that are listed by name
 OF_CODE = {"onnx": "ONNX Runtime", "int8": "INT8", "compile": "torch.compile"}  # names of left-outs
@@ -48,7 +47,7 @@ def model_and_inputs(facts: ModelFacts) -> Iterator[str]:
 def built_text(built: Built) -> str:
     """`3.43 MiB in 2.46 s, products 98% INT8`, or why it could not be made."""
     if built.reason is not None:
-        return f"could not be made: {reason_text(built.reason)}"
+        return f"could not be made: {built.reason.dashed}"
     text = f"{units.size(built.size_bytes)} in {units.duration(built.seconds)}"
     if built.coverage is not None:
         text += f", products {built.coverage:.0%} INT8"
@@ -69,7 +68,7 @@ def left_out(report: Report, verdict: Verdict | None) -> dict[str, str]:
     if verdict is not None and verdict.pick is not None and verdict.best_gpu is None:
         absent = no_gpu(machine) if machine is not None else None
         # If there is a GPU, the verdict's first reason says why it took no part.
-        found["GPU"] = reason_text(absent) if absent else verdict.reasons[0].rstrip(".")
+        found["GPU"] = absent.dashed if absent else verdict.reasons[0].rstrip(".")
     if model is not None and model.facts.unquantisable is not None:
         found.setdefault("int8", model.facts.unquantisable.message)
     return found
@@ -81,7 +80,7 @@ def saved_text(saved: Saved | SavedCode) -> str:
     if saved.reason is not None:
         is_there = isinstance(saved, Saved) and saved.size_bytes is not None
         failed = "was written, but not checked" if is_there else "was not written"
-        return f"{place} {failed}: {reason_text(saved.reason)}"
+        return f"{place} {failed}: {saved.reason.dashed}"
     if isinstance(saved, SavedCode):
         return f"{place}: {', '.join(saved.files)}"
     size = f", {units.size(saved.size_bytes)}" if saved.size_bytes is not None else ""

@@ -1,6 +1,5 @@
 """The candidates of a user's model or code: a table from best to worst, and a chart of errors."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -10,11 +9,10 @@ from ...advisor.own.overview import RESIDENT
 from ...advisor.ranking import NEGLIGIBLE, RankedCandidate, error_text
 from ...advisor.subject import brief
 from ...report.candidate import Candidate, Row
-from ...report.measurements import metrics_of
 from ...stats.objectives import UNTIMED
 from ...text import units
 from ...worker.code import OWN
-from .chart import LABEL, Series, chart, ticks
+from .chart import LABEL, Place, Series, chart, ticks
 from .derived import RunView
 from .spans import Text, heading
 from .table import Cell, Column, Line
@@ -49,7 +47,7 @@ def columns(row: Row, *, bars: bool = True) -> list[Column]:
     titles = {"counted": row.plan.objective.capitalize()}
     titles |= {"variant": "Candidate"} if own else {}
     shown = dict.fromkeys(("run", "top1", "size"), not own) | {"bar": bars, "counted": asked}
-    shown[RESIDENT] = any(RESIDENT in metrics_of(c) for c in row.candidates)
+    shown[RESIDENT] = any(RESIDENT in c.metrics for c in row.candidates)
     checks = {c.accuracy.metric for c in row.candidates if c.accuracy is not None}
     shown["error"] = not own or bool(checks - {"none"})
     return [
@@ -67,7 +65,7 @@ def candidate_lines(found: Sequence[RankedCandidate], run: RunView) -> list[Line
 
 def _candidate_line(ranked: RankedCandidate, run: RunView, most: float) -> Line:
     candidate = ranked.candidate
-    share, resident = agreement(candidate), metrics_of(candidate).get(RESIDENT)
+    share, resident = agreement(candidate), candidate.metrics.get(RESIDENT)
     cells: dict[str, Cell] = {
         "variant": with_short(Text.of(ranked.variant)),
         "run": Text.of(ranked.how),
@@ -119,7 +117,7 @@ def tradeoff_lines(
     found: Sequence[RankedCandidate], chosen: Candidate | None, width: int
 ) -> list[Text]:
     """A plot of error over time, with a mark for each candidate that has both; [] if too few do."""
-    points, times = list[Series](), list[float]()
+    points, places = list[Series](), list[Place]()
     marks: dict[str, tuple[str, str]] = {}  # by their text in the legend, in its order
     for ranked in reversed(found):  # the best is drawn last, on top
         accuracy, samples = ranked.candidate.accuracy, ranked.candidate.ordered_s
@@ -127,17 +125,13 @@ def tradeoff_lines(
             continue
         meaning, mark = _mark(ranked, ranked.candidate is chosen)
         marks[meaning] = mark
-        time_s = ranked.candidate.median_s
-        times.append(time_s)
-        place = math.log10(time_s), math.log10(max(accuracy.value, FLOOR))
-        points.append(Series(mark, [place]))
-    is_level = len({y for series in points for _, y in series.places}) < 2
-    if len(points) < LEAST or is_level or width < 3 * LABEL:
+        places.append((ranked.candidate.median_s, max(accuracy.value, FLOOR)))
+        points.append(Series(mark, places[-1:]))
+    if len(points) < LEAST or len({y for _, y in places}) < 2 or width < 3 * LABEL:
         return []
-    labels = [
-        (math.log10(step), (units.duration(step), "dim"))
-        for step in ticks(min(times), max(times), max(2, (width - LABEL) // 16))
-    ]
+    times = [time_s for time_s, _ in places]
+    steps = ticks(min(times), max(times), max(2, (width - LABEL) // 16))
+    labels = [(step, (units.duration(step), "dim")) for step in steps]
     drawn = chart(points, labels, lambda error: f"{100 * error:.3g}%", width - LABEL - 4, HEIGHT)
     legend = Text.of(*(part for name, mark in marks.items() for part in (mark, f" {name}  ")))
     return [heading(TITLE, width), *drawn, legend.truncate(width)]

@@ -1,6 +1,5 @@
 """The candidates of a row under the measured ceilings of their devices, as a chart."""
 
-import math
 from collections.abc import Iterable
 from functools import partial
 
@@ -55,8 +54,8 @@ def roofline_lines(row: Row, run: RunView, width: int, height: int) -> list[Text
         return legend
     lines = [Series(("", tone), places, name) for name, (places, tone) in roofs.items()]
     lines += [Series(mark, [place]) for mark, _, place in reversed(marked)]  # the best on top
-    powers = [(power, f"1/{2**-power}" if power < 0 else f"{2**power}") for power in AXIS]
-    labels = [(power * math.log10(2), (text, "dim")) for power, text in powers]
+    powers = [(2.0**n, f"1/{2**-n}" if n < 0 else f"{2**n}") for n in AXIS]
+    labels = [(x, (text, "dim")) for x, text in powers]
     drawn = chart(lines, labels, partial(units.rate, unit=FLOPS), width - LABEL - 2, plot)
     return [*legend, Text(), heading(TITLE if width > len(TITLE) else SHORT_TITLE, width), *drawn]
 
@@ -85,8 +84,7 @@ def limits(found: Iterable[Candidate], run: RunView) -> tuple[Roofs, list[tuple[
             name = f"{case.device} {case.precision}" + (" cache" if kind == "cache" else "")
             name += f" x{gpus}" if gpus > 1 else ""
             ends = sorted((2.0**LOW, min(peak / bytes_per_s, 2.0**HIGH), 2.0**HIGH))
-            line = [(math.log10(x), math.log10(min(peak, x * bytes_per_s))) for x in ends]
-            roofs[name] = line, device_tone(case)
+            roofs[name] = [(x, min(peak, x * bytes_per_s)) for x in ends], device_tone(case)
             x = min(max(limit.intensity_flops_per_byte, 2.0**LOW), 2.0**HIGH)
-            under.append((candidate, (math.log10(x), math.log10(rate))))
+            under.append((candidate, (x, rate)))
     return roofs, under

@@ -204,10 +204,11 @@ def table_lines(
 
 _AMOUNT = re.compile(
     r"(?:[CG]PU |[±<!>=]+ ?)*(?:1/)?(-?\d[\d,]*\.?\d*(?:e[+-]?\d+)?)"
-    r"\s*(min\b|h\b|[nuµmkKMGTP](?= ?[a-zA-Z]))?"
+    r"\s*(min\b|h\b|[KMGT]i|[nuµmkMGTP](?= ?[a-zA-Z]))?"
 )
-_TIMES = {"n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "min": 60.0, "h": 3600.0}
+_TIMES = {"n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3, "k": 1e3, "min": 60.0, "h": 3600.0}
 _TIMES |= {"M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+_TIMES |= {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
 
 
 def holds(words: str, *texts: str) -> bool:

@@ -3,29 +3,15 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
-import msgspec
-
+from ...advisor.comparison import TIMED
 from ...advisor.ranking import error_text, is_vague
-from ...records.document import SetupTimes
 from ...records.verdict import Verdict
 from ...report.candidate import Candidate, Row
 from ...text import units
-from . import forest
-from .derived import RunView, row_title
+from . import forest, words
+from .derived import RunView
 from .spans import Span, Text
 from .table import UNLIMITED, Cell, Column, Line, texts_of
-from .words import (
-    case_text,
-    choice_word,
-    confidence_text,
-    device_tone,
-    here_text,
-    largest_texts,
-    marked,
-    pick_texts,
-    state_texts,
-    with_short,
-)
 
 NARROW, ROOMY = 72, 100
 _ADVISOR_COLUMNS = (
@@ -59,31 +45,31 @@ def advisor_columns(rows: Collection[Row], width: int = UNLIMITED) -> list[Colum
 
 
 def advisor_line(
-    row: Row, run: RunView, *, gpu: bool, words: bool = False, short: bool = False
+    row: Row, run: RunView, *, gpu: bool, in_words: bool = False, short: bool = False
 ) -> Line:
     """One scenario: its verdict, or the state of its race.  `gpu`: the table has GPU candidates;
-    `words`: the pick is also named in words, if they fit; `short`: the scenario has its short name
-    from the start, so that it does not change when answers arrive."""
+    `in_words`: the pick is also named in words, if they fit; `short`: the scenario has its short
+    name from the start, so that it does not change when answers arrive."""
     plan, verdict = row.plan, row.verdict
     advice = plan.textbook or ""
-    title = Text.of(row_title(row))
+    title = Text.of(row.title)
     # A scenario has a short name, which the command line takes too.
     names = [title, Text.of(plan.scenario)][short:]
     cells: dict[str, Cell] = {
-        "scenario": names if advice and not words else title,
-        "textbook": Text.of((choice_word(advice), advice)),
+        "scenario": names if advice and not in_words else title,
+        "textbook": Text.of((words.choice_word(advice), advice)),
     }
     if verdict is None:
         cells["here"] = Text.of(("..." if run.going else "-", "dim"))
         return Line(plan.scenario, cells, ("ratio", pending_texts(row, run)))
-    cells |= {"here": here_text(verdict), "confidence": confidence_text(verdict)}
+    cells |= {"here": words.here_text(verdict), "confidence": words.confidence_text(verdict)}
     # A row about a model has a pick even if its choice of device is unknown.
     owed = plan.textbook or verdict.pick is None
     if verdict.choice == "unknown" and verdict.device_ratio is None and owed:
         why = verdict.reasons[0] if verdict.reasons else "no reason was given"
         return Line(plan.scenario, cells, ("ratio", [Text.of((why, "dim"))]))
     cells |= _lead_cells(verdict, run, gpu=gpu)
-    cells["pick"] = pick_texts(verdict, run, words=words)
+    cells["pick"] = words.pick_texts(verdict, run, words=in_words)
     return Line(plan.scenario, cells)
 
 
@@ -102,7 +88,7 @@ def _lead_cells(verdict: Verdict, run: RunView, *, gpu: bool) -> dict[str, Cell]
         return {"ratio": Text.of((VARIES, "dim"))}
     leader = ""
     if device_ratio is not None and verdict.choice not in ("cpu", "gpu"):
-        leader = f"{choice_word('gpu' if device_ratio >= 1 else 'cpu', verdict.best_gpu)} "
+        leader = f"{words.choice_word('gpu' if device_ratio >= 1 else 'cpu', verdict.best_gpu)} "
     text, interval = units.ratio_parts(*units.above_1(value, bounds))
     # The pick may have the higher value: medians decide where tails are level, and below seven
     # rounds the median of the ratios ranks, not their mean.
@@ -138,7 +124,7 @@ def _fastest_texts(row: Row, run: RunView) -> list[Text]:
     if best is None:
         return _largest_batch(row, run) or [Text.of(("nothing measured", "dim"))]
     word = "fastest: " if sum(bool(c.blocks) for c in row.candidates) > 1 else "measured: "
-    return [Text.of((word, "dim"), name) for name in with_short(case_text(best.case.id, run))]
+    return [Text.of((word, "dim"), name) for name in words.case_texts(best.case.id, run)]
 
 
 def _largest_batch(row: Row, run: RunView) -> list[Text]:
@@ -147,12 +133,11 @@ def _largest_batch(row: Row, run: RunView) -> list[Text]:
     most = max(searched, key=lambda found: found.batch or 0, default=None)
     if most is None:
         return []
-    said = f"largest {largest_texts(most)[-1]}: "
-    return [Text.of((said, "dim"), name) for name in with_short(case_text(most.case, run))]
+    said = f"largest {words.largest_texts(most)[-1]}: "
+    return [Text.of((said, "dim"), name) for name in words.case_texts(most.case, run)]
 
 
 OBJECTIVE_TITLES = {"latency_p99": "p99", "time_to_result": "To result"}
-PLOTTED = {"cost": "Cost", "energy": "Energy", "memory": "Memory"}
 APART = ""  # key of the heading above the candidates for reference only
 VARIES = "varies"  # in place of a ratio that `is_vague`
 MORE_IS_BETTER = "test_accuracy"  # the metric whose limit is a minimum
@@ -179,7 +164,8 @@ def run_columns(
     one for the errors."""
     has_values = any(candidate.value is not None for candidate in row.candidates)
     counted = [replace(each, rank=1 if has_values else 8) for each in counted_columns(row)]
-    title, axis = PLOTTED.get(row.plan.objective, "Time"), forest.axis(run.stated(row))
+    objective, axis = row.plan.objective, forest.axis(run.stated(row))
+    title = "Time" if objective in TIMED else objective.capitalize()
     return [
         *([Column("mark", "")] if marks else []),
         _CANDIDATE,
@@ -231,11 +217,11 @@ def raced_lines(
 
 def candidate_line(candidate: Candidate, row: Row, run: RunView, mark: Span | None = None) -> Line:
     """One candidate, with the cells of every table that shows it."""
-    states, measured = state_texts(candidate, run), run.measured(candidate)
+    states, measured = words.state_texts(candidate, run), run.measured(candidate)
     if row.picks(candidate) and candidate.state == "ok":
-        states = marked(["pick"], "strong good", candidate, run)
+        states = words.marked(["pick"], "strong good", candidate, run)
     cells: dict[str, Cell] = {
-        "candidate": with_short(case_text(candidate.case.id, run)),
+        "candidate": words.case_texts(candidate.case.id, run),
         "state": states,
         "accuracy": Text.of(accuracy_text(candidate)),
         "mark": Text.of(mark or ""),
@@ -248,7 +234,7 @@ def candidate_line(candidate: Candidate, row: Row, run: RunView, mark: Span | No
             "n": Text.of(f"{measured.n}"),
         }
         if candidate.case.id in (behind := run.stated(row)):
-            tone = device_tone(candidate.case) + (" dim" if candidate.eliminated else "")
+            tone = words.device_tone(candidate.case) + (" dim" if candidate.eliminated else "")
             cells["speed"] = forest.cell(candidate.case.id, behind, tone)
         elif candidate.case.id in run.behind(row):
             cells["speed"] = Text.of((VARIES.rjust(forest.VALUE - 1), "dim"))
@@ -286,11 +272,3 @@ def accuracy_text(candidate: Candidate) -> str:
     if accuracy.limit == NO_LIMIT and not least:
         return f"{mark}{error_text(accuracy.value)}"
     return f"{mark}{units.figure(accuracy.value)} / {least}{units.figure(accuracy.limit)}"
-
-
-def setup_text(setup: SetupTimes) -> str:
-    """`import 1.93 s, build 12.0 ms`: the parts that were measured."""
-    seconds = msgspec.structs.asdict(setup).items()
-    known = [(name.removesuffix("_s"), value) for name, value in seconds if value is not None]
-    parts = [f"{name.replace('_', ' ')} {units.duration(value)}" for name, value in known]
-    return ", ".join(parts) or units.NOT_AVAILABLE

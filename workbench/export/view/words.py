@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from ...advisor.ranking import has_equal
 from ...contract import Case, kind_of
 from ...records.document import LargestBatch
-from ...records.reason import Reason
 from ...records.verdict import OPEN, SURE, Verdict
 from ...report.candidate import BARRED, CANCELLED, WITHOUT_RESULT, Candidate
 from ...report.names import in_words
@@ -45,11 +44,6 @@ def choice_text(verdict: Verdict) -> Text:
     return Text.of((word, tones.get(verdict.choice, "dim")))
 
 
-def reason_text(reason: Reason) -> str:
-    """The reason and, after a dash, its remedy."""
-    return f"{reason.message} - {reason.hint}" if reason.hint else reason.message
-
-
 def provenance(basis: str | None) -> str:
     """The origin of a number: "measured here", "recorded elsewhere", "estimated", "simulated"."""
     return PROVENANCE.get(basis or "", basis or "none")
@@ -69,6 +63,10 @@ def case_text(case_id: str | None, run: RunView) -> Text:
         return Text.of(name)
     device = candidate.case.device
     return Text.of((device, device_tone(candidate.case)), name[len(device) :])
+
+
+def case_texts(case_id: str, run: RunView) -> list[Text]:
+    return with_short(case_text(case_id, run))
 
 
 def with_short(name: Text) -> list[Text]:
@@ -92,7 +90,7 @@ def pick_texts(verdict: Verdict, run: RunView, *, words: bool = False) -> list[T
 
 
 def _pick_names(case_id: str, run: RunView, *, words: bool) -> list[Text]:
-    names, candidate = with_short(case_text(case_id, run)), run.report.candidates.get(case_id)
+    names, candidate = case_texts(case_id, run), run.report.candidates.get(case_id)
     if candidate is None:
         return [*names, names[-1], names[-1]]
     untuned = names[-1]

@@ -12,9 +12,6 @@ from ..host.system import container
 NVML_INVALID_ARGUMENT = 2
 NVML_NOT_SUPPORTED = 3
 NVML_NO_PERMISSION = 4
-NVML_FUNCTION_NOT_FOUND = 13
-NVML_ARGUMENT_VERSION_MISMATCH = 25
-NVML_DEPRECATED = 26
 CUDA_NO_DEVICE = 100
 
 # Values of `Reason.code` that mean "there is nothing here", not "something is broken".

@@ -52,7 +52,10 @@ def join(gpus: list[Gpu], nvml: Nvml, cuda: CudaAnswer, visible_devices: str | N
         _without_cuda(gpu, cuda, visible_devices) if partner is None else _merge(gpu, partner)
         for gpu, partner in zip(gpus, partners, strict=True)
     ]
-    return joined + [_cuda_only(device, nvml) for device in left]
+    # A container without `utility` shows no GPU to NVML.
+    why = _said("NVML", nvml.reason) if nvml.reason else "NVML does not list this GPU"
+    unlisted = with_reasons(Gpu(None, None, None, None, None), why)
+    return joined + [_merge(unlisted, device) for device in left]
 
 
 def _take(gpu: Gpu, devices: list[CudaDevice]) -> CudaDevice | None:
@@ -143,12 +146,6 @@ def _without_cuda(gpu: Gpu, cuda: CudaAnswer, visible_devices: str | None) -> Gp
         text = "CUDA does not offer this GPU"
     reasons = {**gpu.unavailable, "device": text}
     return msgspec.structs.replace(gpu, visible=not hidden, unavailable=reasons)
-
-
-def _cuda_only(device: CudaDevice, nvml: Nvml) -> Gpu:
-    """A GPU that CUDA lists but NVML does not, as in a container without `utility`."""
-    text = _said("NVML", nvml.reason) if nvml.reason else "NVML does not list this GPU"
-    return _merge(with_reasons(Gpu(None, None, None, None, None), text), device)
 
 
 def _said(api: str, reason: Reason | None) -> str:

@@ -4,17 +4,11 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from ...records.reason import Reason
-from .driver_errors import (
-    NVML_ARGUMENT_VERSION_MISMATCH,
-    NVML_DEPRECATED,
-    NVML_FUNCTION_NOT_FOUND,
-    NVML_NOT_SUPPORTED,
-    error_reason,
-    nvml_text,
-)
+from .driver_errors import NVML_NOT_SUPPORTED, error_reason, nvml_text
 
+_FUNCTION_NOT_FOUND, _ARGUMENT_VERSION_MISMATCH, _DEPRECATED = 13, 25, 26
 # Errors after which an older form of the call may work with this driver.
-_FORM_MISSING = (NVML_FUNCTION_NOT_FOUND, NVML_ARGUMENT_VERSION_MISMATCH, NVML_DEPRECATED)
+_FORM_MISSING = (_FUNCTION_NOT_FOUND, _ARGUMENT_VERSION_MISMATCH, _DEPRECATED)
 
 Call = tuple[Any, ...]  # a function's name in pynvml, then its arguments
 
@@ -68,5 +62,5 @@ def connect() -> tuple[Query, int] | Reason:
     if failure is None:
         count, failure = query.ask(("nvmlDeviceGetCount",))
     if failure is not None:
-        return error_reason("NVML", failure.code or NVML_FUNCTION_NOT_FOUND)
+        return error_reason("NVML", failure.code or _FUNCTION_NOT_FOUND)
     return query, int(count)

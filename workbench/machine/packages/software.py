@@ -10,12 +10,14 @@ from pathlib import Path
 
 import msgspec
 
+from ... import catalog
 from ...process.children import adopt_orphans, command
 from ...process.line_process import Ended, QueryProcess
 from ...records.machine import Package, Software
 from ...text.sanitize import printable_json
 from . import stack_query
 
+ORT = "onnxruntime"
 _GREETING_LINES = 10
 FOREIGN_DEADLINE_S = 20.0  # a conda interpreter on a cold network file system takes seconds
 
@@ -86,6 +88,16 @@ def shorten_home(path: str | Path) -> str:
     """The path with `~` for the home folder, which often contains a person's name."""
     path, home = str(path), str(Path.home()).rstrip(os.sep)
     return "~" + path[len(home) :] if home and path.startswith(home + os.sep) else path
+
+
+def package_of(name: str, software: Software) -> str | None:
+    """The installed package that `import name` would find; several provide onnxruntime."""
+    names = catalog.backend(name).packages or (name,)
+    for package, found in software.packages.items():
+        fits = package in names or (name == ORT and package.startswith(f"{ORT}-"))
+        if found.version and fits:
+            return package
+    return None
 
 
 class StackQuery:

@@ -18,7 +18,7 @@ from workbench.advisor.own.overview import (
     script_gain,
     share_sentence,
 )
-from workbench.advisor.ranking import Gain, gain_text, in_order, tie_text
+from workbench.advisor.ranking import Gain, gain_text, tie_text
 from workbench.advisor.subject import pick_of, snippet
 from workbench.advisor.verdict import decide
 from workbench.contract import Accuracy
@@ -26,6 +26,7 @@ from workbench.records import events as ev
 from workbench.records.code import CodeReport
 from workbench.records.reason import Reason
 from workbench.records.verdict import Payoff
+from workbench.report.candidate import in_order
 from workbench.report.report import Report
 from workbench.stats.paired import Ratio
 
@@ -198,7 +199,7 @@ def picks(second: int) -> list[str]:
     """The sentences on the first pick, if the second batch picks the candidate in this place."""
     report = Report.of(own_runs.net())
     other = report.subject_rows[1]
-    found = in_order(other)[second].case.id
+    found = in_order(other.candidates)[second].case.id
     other.verdict = replace(other.verdict, pick=found)
     return flips(report)
 
