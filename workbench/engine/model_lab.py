@@ -82,7 +82,7 @@ class ModelLab:
             precisions=tuple(dict.fromkeys((facts.precision, "fp16", "int8"))),
             batch=facts.batch,
         )
-        self.search = CandidateSearch(proposals, space, variants, scenario=scenario)
+        self.search = CandidateSearch(proposals, space, variants, scenario)
         cases = self.search.start()
         if not cases:
             raise UsageError("no variant of the model is left with these filters")

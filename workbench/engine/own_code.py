@@ -175,7 +175,7 @@ class OwnCode:
             rows = (own, *further)
             return [FixedCases(self._code, at, function_cases(space, at)) for at in rows]
         batches = [first, *others]
-        exports = Exports(self._code, batches, space, self.context, self.backends, load_s)
+        exports = Exports(self._code, batches, own, space, self.context, self.backends, load_s)
         search_in = TrainingSearch if question.train else OwnSearch
         own = msgspec.structs.replace(own, weight=max(FIRST_WEIGHT, len(others)))
         search, self._exports = search_in(space, own, exports), exports

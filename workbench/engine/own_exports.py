@@ -70,7 +70,8 @@ class Exports:
     """The exported forms of one module; why others are missing is in `left_out`."""
 
     code: Code
-    batches: Sequence[int | None]
+    batches: Sequence[int | None]  # of the rows; the first is that of `scenario`
+    scenario: Scenario  # of the first row
     space: ways.Space
     context: RunContext
     backends: tuple[str, ...] = ("onnxruntime",)  # libraries that run the exported model
@@ -132,11 +133,9 @@ class Exports:
                 self.left_out["ONNX Runtime at other batches"] = "its graph takes one batch only"
         return self.exported is not None
 
-    def runs(self, case: Case, scenario: Scenario) -> bool:
-        """Whether `case` can run at the batch of `scenario`."""
-        if case.backend not in ONNX_BACKENDS or case.batch == scenario.batch:
-            return True
-        return self.exported is not None and self.exported.dynamic
+    def takes(self, batch: int | None) -> bool:
+        """Whether the exported model runs at this batch."""
+        return batch == self.batches[0] or (self.exported is not None and self.exported.dynamic)
 
     def files(self, case: Case) -> Mapping[str, str]:
         """The files and options that a worker needs for `case`."""
@@ -151,31 +150,27 @@ class Exports:
         """The folder of the module's inputs and reference outputs at `batch`."""
         return str(Path(self.code.folder, f"b{batch or 0}"))
 
-    def next_quantised(self, measured: Sequence[Candidate], scenario: Scenario) -> list[Case]:
+    def next_quantised(self, measured: Sequence[Candidate]) -> list[Case]:
         """The next INT8 form of the exported model; [] if there are no more or no time is left."""
         is_possible = self.has_quantised and "int8" not in self.left_out
         if self._search is None and self.exported and is_possible:
             self._search = self._quantisable(self.exported)
-        return self._search.next(measured, scenario, self._until(BUILD)) if self._search else []
+        return self._search.next(measured, self._until(BUILD)) if self._search else []
 
-    def mixed(
-        self, measured: Sequence[Candidate], leader: Candidate, scenario: Scenario
-    ) -> list[Case]:
+    def mixed(self, measured: Sequence[Candidate], leader: Candidate) -> list[Case]:
         """Once, a variant without the nodes that take a fast INT8 form over its error limit."""
-        is_own = scenario.batch == self.batches[0]
-        if self._search is None or self.exported is None or not (is_own or self.exported.dynamic):
+        if self._search is None:
             return []
-        seconds = self._until(BUILD) - self.context.now()
-        return self._search.mix(measured, leader, scenario, seconds)
+        return self._search.mix(measured, leader, self._until(BUILD) - self.context.now())
 
-    def neighbours(self, leader: Case, scenario: Scenario) -> list[Case]:
+    def neighbours(self, leader: Case) -> list[Case]:
         """Cases of the exported model that differ from the leader in one respect."""
         if self._search is None:
             return []
         if leader.precision == BFLOAT:  # as the lab calls it
             leader = replace(leader, mode=BFLOAT)
         found = self._search.neighbours(leader)
-        return self._search.admit(found, scenario, self._until(NEIGHBOURS))
+        return self._search.admit(found, self._until(NEIGHBOURS))
 
     def _until(self, share: float) -> float:
         """The end of `share` of the time, when the last build may start; none outlasts the row."""
@@ -215,7 +210,7 @@ class Exports:
         )
         found, unpromising = first(space)
         self.left_out |= unpromising
-        return VariantSearch(found, space, variants, self._case_of)
+        return VariantSearch(found, space, variants, self.scenario, self._case_of)
 
     def may_compile(self, share: float = 1.0) -> bool:
         """Whether torch.compile finds something to compile, and `share` of its longest time fits

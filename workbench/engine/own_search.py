@@ -208,7 +208,7 @@ class OwnSearch(CandidateSource):
             text = f"the exported model in FP32 takes {lag:.1f}x the time of eager torch"
             self._exports.leave_out("int8", f"{text}; --thorough tries INT8 anyway")
             return []
-        return self._admitted(self._exports.next_quantised(self.candidates, self.scenario))
+        return self._new(self._exports.next_quantised(self.candidates))
 
     def _mix(self) -> list[Case]:
         """A fast INT8 form that exceeds the error limit, mixed with FP32 nodes.
@@ -217,9 +217,9 @@ class OwnSearch(CandidateSource):
         """
         labels, measured = [c.case.label for c in self._ranked[:1]], self._first.candidates
         leader = next((c for c in measured if c.blocks and c.case.label in labels), None)
-        if leader is None:
+        if leader is None or not self._exports.takes(self.scenario.batch):
             return []
-        return self._admitted(self._exports.mixed(measured, leader, self.scenario))
+        return self._new(self._exports.mixed(measured, leader))
 
     def _compile(self, share: float = 1.0) -> list[Case]:
         if self._space.facts.stateful:
@@ -286,7 +286,7 @@ class OwnSearch(CandidateSource):
         if is_done or self._is_short:
             return []
         self._varied.add(case.id)
-        return self._admitted(self._exports.neighbours(case, self.scenario))
+        return self._new(self._exports.neighbours(case))
 
     def _vary_compiled(self, ranked: Sequence[Candidate]) -> list[Case]:
         """Another number of threads or precision of the best compiled candidate, if it is near, or
@@ -334,7 +334,8 @@ class OwnSearch(CandidateSource):
         return replace(case, batch=self.scenario.batch, params=self.scenario.params)
 
     def _runs(self, case: Case) -> bool:
-        return self._exports.runs(case, self.scenario)
+        """Whether the candidate of another row can run at the batch of this one."""
+        return case.backend not in ONNX_BACKENDS or self._exports.takes(self.scenario.batch)
 
     @property
     def _is_short(self) -> bool:

@@ -75,6 +75,7 @@ def exports(tmp_path: Path, monkeypatch: Any) -> Exports:
     return Exports(
         code,
         [4, 8],
+        msgspec.structs.replace(question.scenario(), batch=4),
         Space(facts, machines.cpu_server()[0].cpu, (2, 1), (), Request(own=question)),
         context(InProcess(tmp_path), Control(), Report(), lambda event: None),
     )
@@ -85,12 +86,10 @@ def accuracy(exports: Exports, case: Case) -> Any:
 
 
 def test_an_int8_form_of_the_module_races_at_both_batches(exports: Exports) -> None:
-    scenario = OwnQuestion("torch", "modules:picture").scenario()
-    scenario = msgspec.structs.replace(scenario, batch=4)
     exports.allow(60.0)
     assert exports.export()
-    assert exports.exported.dynamic
-    (case,) = exports.next_quantised((), scenario)
+    assert exports.takes(8)
+    (case,) = exports.next_quantised(())
     assert (case.backend, case.precision, case.batch) == ("onnxruntime", "int8", 4)
     assert exports.files(case)["model"] != exports.exported.model
     for batch in (4, 8):
@@ -99,8 +98,8 @@ def test_an_int8_form_of_the_module_races_at_both_batches(exports: Exports) -> N
         assert found.reference == "eager in float64"
         for threads in (1, 2):  # the search itself tries other numbers of threads
             leader = replace(at, threads=threads)
-            near = exports.neighbours(leader, msgspec.structs.replace(scenario, batch=batch))
-            assert near and all(each.batch == batch for each in near)
+            near = exports.neighbours(leader)
+            assert near and all(each.batch == 4 for each in near), "the row moves them to its own"
             assert any(each.quantization for each in near), "of the INT8 form, not of FP32"
         assert 0 < found.value < 0.1
     assert "int8" not in exports.left_out
@@ -110,9 +109,8 @@ def test_a_model_that_the_lab_cannot_use_is_left_out(exports: Exports, tmp_path:
     model = tmp_path / "model.onnx"
     model.write_bytes(b"broken")
     exports.exported = ExportedCode(str(model), dynamic=False, operations=1, convolutions=0)
-    scenario = OwnQuestion("torch", "modules:picture").scenario()
     exports.allow(60.0)
-    assert exports.next_quantised((), scenario) == []
+    assert exports.next_quantised(()) == []
     assert "model.onnx" in exports.left_out["int8"]
 
 
@@ -132,9 +130,8 @@ class Slow(InProcess):
 def test_a_lab_that_is_too_slow_for_int8_forms_only_lacks_time(exports: Exports, tmp_path) -> None:
     exports = replace(exports, context=replace(exports.context, pool=Slow(tmp_path)))
     exports.exported = ExportedCode("model.onnx", dynamic=False, operations=1, convolutions=0)
-    scenario = OwnQuestion("torch", "modules:picture").scenario()
     exports.allow(1.5)
-    assert exports.next_quantised((), scenario) == []
+    assert exports.next_quantised(()) == []
     assert exports.left_out["int8"] == LATE
     assert exports.late_forms() == "its INT8 forms"
 
