@@ -39,7 +39,7 @@ class ModelLab:
     """The row source of `advise --model`."""
 
     context: RunContext
-    plan: RowPlan  # without candidates, before the model is read
+    plan: RowPlan  # without candidates until the model is read
     backends: tuple[str, ...]
     search: CandidateSearch | None = None  # once the model was read
 
@@ -86,7 +86,8 @@ class ModelLab:
         cases = self.search.start()
         if not cases:
             raise UsageError("no variant of the model is left with these filters")
-        return [replace(self.plan, scenario=scenario, cases=cases, source=self.search)]
+        self.plan = replace(self.plan, scenario=scenario, cases=cases, source=self.search)
+        return [self.plan]
 
     def _prepared(self, facts: ModelFacts) -> tuple[ModelFacts, dict[str, int]]:
         """The facts after preparation, and the number of nodes that can be quantised, by type; if
@@ -130,16 +131,16 @@ class ModelLab:
             else:
                 yield gpu
 
-    def conclude(self, row: Row, profiling: Profiling) -> None:
+    def conclude(self, row: Row) -> None:
         """Explain the race and save the best variant, if there is a pick."""
         pick, search = row.picked, self.search
         if pick is None or search is None:
             return
-        advice = self._advice(pick, row, profiling)
+        advice = self._advice(pick, row)
         search.stop()
         self.context.record(ev.ModelAdvised, advice=advice, left_out=self.variants.left_out)
 
-    def _advice(self, pick: Candidate, row: Row, profiling: Profiling) -> Advice:
+    def _advice(self, pick: Candidate, row: Row) -> Advice:
         """Save the pick, profile candidates and explain them."""
         report, saved = self.context.report, None
         assert report.model is not None  # it has raced
@@ -148,6 +149,7 @@ class ModelLab:
             saved = self.variants.save(pick.case, Path(self._question.save_best))
         given = original(row, facts, pick.case.device_kind)
         explained = _to_explain(row, pick, given) if given else []  # a filter may leave it out
+        profiling = Profiling(self.plan, self.context)
         for candidate in takewhile(profiling.has_time_for, explained):
             profiling.profile(candidate)
         is_saved = saved is not None and saved.size_bytes is not None

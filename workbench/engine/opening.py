@@ -28,7 +28,6 @@ from .context import SLACK_S, Listener, RunContext
 from .model_lab import ModelLab
 from .overhead import OverheadMeter
 from .own_code import OwnCode
-from .profiling import Profiling
 from .telemetry import MachineTelemetry
 
 LEAST_S = 1.0  # to detect the machine, however short the budget is
@@ -115,7 +114,7 @@ class TableRows:
         self.reserved_s = min(ceilings.SUSTAINED_S * products, request.budget / 3)
         return rows
 
-    def conclude(self, row: Row, profiling: Profiling) -> None:
+    def conclude(self, row: Row) -> None:
         """Finish a row after its verdict, while the workers still hold its cases."""
 
 

@@ -37,7 +37,6 @@ from .context import RunContext
 from .own_examination import BACKENDS, Examination
 from .own_exports import EXPORTER, Exports, consult, importing_meanwhile
 from .own_search import OwnSearch
-from .profiling import Profiling
 from .training_search import TrainingSearch
 
 FIRST_WEIGHT = 2.0  # least weight of the row that finds the candidates, else the sum of the others
@@ -205,7 +204,7 @@ class OwnCode:
 
     # ------------------------------------------------------------ afterwards
 
-    def conclude(self, row: Row, profiling: Profiling) -> None:
+    def conclude(self, row: Row) -> None:
         """Report the advice after each row, from what is known by then."""
         context, report = self.context, self.context.report
         own, rows = report.rows[OWN], report.subject_rows
