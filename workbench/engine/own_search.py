@@ -279,9 +279,8 @@ class OwnSearch(CandidateSource):
         if case.is_compiled:
             return []
         near = [c.case for c in ranked[:LEADERS] if c.min_s <= NEAR * ranked[0].min_s]
-        quick = [*_unspun(case), *self._on_other_threads(case), *rivals(near)]
-        if new := self._admitted(quick):
-            return new
+        if quick := self._new([*_unspun(case), *self._on_other_threads(case), *rivals(near)]):
+            return quick
         is_done = case.id in self._varied or case.backend not in ONNX_BACKENDS
         if is_done or self._is_short:
             return []
@@ -303,7 +302,7 @@ class OwnSearch(CandidateSource):
         if is_done or not self._exports.may_compile():
             self._exports.take_in("compile")  # one of them has raced
             return []
-        return self._admitted(others, most=1)
+        return self._new(others, most=1)
 
     def _on_other_threads(self, case: Case) -> list[Case]:
         """The case with each other number of threads; none on a GPU."""
@@ -389,11 +388,9 @@ class OwnSearch(CandidateSource):
         return [c for c in cases if not c.is_compiled or self._exports.may_compile()]
 
     def _new(self, cases: Iterable[Case], most: int | None = None) -> list[Case]:
-        return self._admitted(map(self._here, cases), most)
-
-    def _admitted(self, cases: Iterable[Case], most: int | None = None) -> list[Case]:
-        """The cases that are new and pass the filters of the request, `most` of them."""
-        new = {c.id: c for c in cases if c.id not in self._known and self._request.admits(c)}
+        """The cases that this row has not had and the request admits, the first `most` of them."""
+        here = map(self._here, cases)
+        new = {c.id: c for c in here if c.id not in self._known and self._request.admits(c)}
         found = dict(islice(new.items(), most))
         self._known.update(found)
         return list(found.values())
