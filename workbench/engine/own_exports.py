@@ -80,7 +80,7 @@ class Exports:
     exported: ExportedCode | None = None
     breaks: list[str] = field(default_factory=list)
     _probed: bool = False  # for graph breaks
-    _to_compile: GraphBreaks | None = None  # None until it is probed
+    _graph: GraphBreaks | None = None  # None until it is probed
     _uncompilable: str = ""  # why torch.compile cannot help
     late: set[str] = field(default_factory=set)  # keys of `left_out` that only lacked time
     _end_s: float = 0.0  # of the row that is searched, on the run's clock
@@ -110,7 +110,7 @@ class Exports:
             return "its ONNX form"
         if self._search is not None:
             return self._search.gap()
-        is_possible = self.exported is not None and self.has_quantised
+        is_possible = self.exported is not None and self.admits_int8
         if is_possible and ("int8" not in self.left_out or "int8" in self.late):
             self.leave_out("int8", LATE, late=True)
             return "its INT8 forms"
@@ -121,7 +121,7 @@ class Exports:
         if self.exported is None and "onnx" not in self.left_out:
             self.context.record(ev.ModelBuilding, recipe="onnx")
             # Exporting takes one core: the lab imports its libraries on another.
-            lab = LAB if self.has_quantised and self.space.cpu.effective_cores > 1 else None
+            lab = LAB if self.admits_int8 and self.space.cpu.effective_cores > 1 else None
             try:
                 with importing_meanwhile(self.context, lab, self._end_s):
                     asked = {"batches": self.batches}
@@ -152,7 +152,7 @@ class Exports:
 
     def next_quantised(self, measured: Sequence[Candidate]) -> list[Case]:
         """The next INT8 form of the exported model; [] if there are no more or no time is left."""
-        is_possible = self.has_quantised and "int8" not in self.left_out
+        is_possible = self.admits_int8 and "int8" not in self.left_out
         if self._search is None and self.exported and is_possible:
             self._search = self._quantisable(self.exported)
         return self._search.next(measured, self._until(BUILD)) if self._search else []
@@ -225,7 +225,7 @@ class Exports:
     def _probe(self) -> None:
         try:
             found = self._ask("breaks", GraphBreaks, PROBE, batch=self.batches[0])
-            self.breaks, self._to_compile = found.reasons, found
+            self.breaks, self._graph = found.reasons, found
         except WorkerFailed as failure:
             why = failure.reason.message
             if failure.reason.code == "unsupported":
@@ -250,7 +250,7 @@ class Exports:
         """Seconds for a new worker to load and compile the code; infinite if torch cannot."""
         if self._uncompilable:
             return math.inf
-        if (graph := self._to_compile or self.exported) is not None:
+        if (graph := self._graph or self.exported) is not None:
             size = graph.operations, graph.convolutions
         else:
             operations, convolutions = ways.UNKNOWN
@@ -267,7 +267,7 @@ class Exports:
         return OWN in self.context.pool.held(EXPORTER)
 
     @property
-    def has_quantised(self) -> bool:
+    def admits_int8(self) -> bool:
         """Whether the request admits INT8 forms."""
         request = self.space.request
         is_plain = not request.modes or "plain" in request.modes

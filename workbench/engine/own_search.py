@@ -173,7 +173,7 @@ class OwnSearch(CandidateSource):
         if is_done or not self._exports.backends:
             return []
         found = self._as_exported()
-        if not (self._exports.has_quantised or any(map(self._request.admits, found))):
+        if not (self._exports.admits_int8 or any(map(self._request.admits, found))):
             return []
         facts, why = self._space.facts, ""
         if facts.stateful or facts.mutated:
