@@ -12,6 +12,7 @@ from ..machine.nvidia.probe_client import DEADLINE_S
 from ..planning import ceiling_rows
 from ..planning.cases import fill_cases
 from ..planning.plan import RowPlan
+from ..planning.questions import OwnQuestion
 from ..planning.request import NAME_PYTHON, Request, fake_devices
 from ..planning.usage import UsageError
 from ..pool.control import FIRST, Control
@@ -129,5 +130,6 @@ def row_source(context: RunContext, rows: list[RowPlan]) -> RowSource:
     (row,) = rows
     wanted = request.backends or ("onnxruntime", *context.software.packages)
     backends = tuple(name for name in ONNX_BACKENDS if name in wanted)
-    kind = OwnCode if request.model is None else ModelLab
-    return kind(context, row, backends)
+    if isinstance(request.question, OwnQuestion):
+        return OwnCode(context, row, request.question, backends)
+    return ModelLab(context, row, request.question, backends)
