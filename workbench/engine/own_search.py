@@ -53,6 +53,8 @@ class OwnSearch(CandidateSource):
         self.scenario = scenario
         self.follows = first is not None
         self.candidates: Sequence[Candidate] = ()  # as of the latest round
+        self._ranked: list[Candidate] = []  # the admissible ones, fastest first
+        self._eager: list[Candidate] = []  # those of torch that are not compiled, fastest first
         self.extra: set[str] = set()  # compiled last, though less time was left than it may take
         self._space = space
         self._exports = exports
@@ -96,14 +98,21 @@ class OwnSearch(CandidateSource):
 
     # --------------------------------------------------------- the race asks
 
+    def _see(self, candidates: Sequence[Candidate], left_s: float) -> None:
+        """Note the state of the race, and how much time is left for what follows."""
+        self.candidates, self._ranked = candidates, ranked(eligible(candidates, self.scenario))
+        torch = (each for each in self._ranked if each.case.backend == "torch")
+        self._eager = [each for each in torch if not each.case.is_compiled]
+        self._exports.allow(left_s)
+
     def files(self, case: Case) -> Mapping[str, str]:
         return self._exports.files(case)
 
     def gap(self, candidates: Sequence[Candidate]) -> str:
         """In words: other precisions, exported forms, or compiled code that lacked time."""
-        self.candidates, names = candidates, []
         # The race may not have reached some stages; without time they note what they lacked.
-        self._exports.allow(0.0)
+        self._see(candidates, 0.0)
+        names = []
         if not self.follows:
             if self._change():
                 names.append("its other precisions")
@@ -119,8 +128,7 @@ class OwnSearch(CandidateSource):
     def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
         """The cases of the next stage that has some.  A stage that returns [] is over; one that
         returns None waits for more rounds."""
-        self.candidates = candidates
-        self._exports.allow(left_s)
+        self._see(candidates, left_s)
         while self._stages and self._exports.left_s >= THREADS_SHARE * self._request.budget:
             if self._is_short:
                 del self._stages[:-1]  # only `_vary` has candidates that are ready in time
@@ -137,7 +145,7 @@ class OwnSearch(CandidateSource):
 
     def lacks_s(self, candidates: Sequence[Candidate], left_s: float) -> float:
         """Seconds more to compile, once time or other candidates run out."""
-        self.candidates = candidates
+        self._see(candidates, left_s)
         if not self._may_win_compiled or has_compiled(candidates):
             return 0.0
         if left_s > 0 and len(self._ranked[0].blocks) < SETTLED_ROUNDS:
@@ -341,43 +349,30 @@ class OwnSearch(CandidateSource):
         return self._exports.left_s < LEAST_SHARE * self._request.budget
 
     @property
-    def _ranked(self) -> list[Candidate]:
-        """The admissible candidates, fastest first."""
-        return ranked(eligible(self.candidates, self.scenario))
-
-    @property
-    def _eager(self) -> list[Candidate]:
-        """The admissible candidates of torch that are not compiled, fastest first."""
-        torch = (each for each in self._ranked if each.case.backend == "torch")
-        return [each for each in torch if not each.case.is_compiled]
-
-    @property
-    def _best_eager(self) -> Candidate | None:
-        return next(iter(self._eager), None)
+    def _lead(self) -> float | None:
+        """The leader's lead over the best eager candidate; None without one."""
+        return self._eager[0].min_s / self._ranked[0].min_s if self._eager else None
 
     @property
     def _may_win_compiled(self) -> bool:
         """Whether eager torch leads, or is as near to the leader as compiling may make up for."""
-        eager = self._best_eager
-        return eager is not None and eager.min_s <= WITHIN_REACH * self._ranked[0].min_s
+        return self._lead is not None and self._lead <= WITHIN_REACH
 
     def _lag(self) -> float:
         """The exported model's FP32 time over that of the best eager candidate; 1 if unknown."""
-        eager = self._best_eager
         own = ("fp32", self._space.facts.precision)
         plain = [
             c.min_s
             for c in self.candidates
             if c.blocks and c.case.backend in ONNX_BACKENDS and c.case.precision in own
         ]
-        return min(plain) / eager.min_s if eager and plain else 1.0
+        return min(plain) / self._eager[0].min_s if self._eager and plain else 1.0
 
     def _is_far_ahead(self) -> bool:
         """Whether another library leads eager torch by too much for compiling to win."""
-        eager = self._best_eager
-        if eager is None or self._request.thorough or self._request.names_compile:
+        lead = self._lead
+        if lead is None or self._request.thorough or self._request.names_compile:
             return False
-        lead = eager.min_s / self._ranked[0].min_s
         if lead > FAR_AHEAD:
             text = f"the leader is {lead:.1f}x as fast as eager torch"
             self._exports.leave_out("compile", f"{text}; --thorough compiles it anyway")

@@ -40,8 +40,7 @@ class TrainingSearch(OwnSearch):
 
     def gap(self, candidates: Sequence[Candidate]) -> str:
         """Other precisions and modes, or the compiled form of a leader in eager torch."""
-        self.candidates = candidates
-        self._exports.allow(0.0)
+        self._see(candidates, 0.0)
         may_win = self._may_win_compiled and not has_compiled(candidates)
         if not self.follows and may_win:
             self._compile()  # the race may never have come to it
