@@ -102,13 +102,13 @@ class RowTime:
         self._added_s = 0.0  # beyond its share so far
         self.is_for_source = False  # added for a candidate of the source that lacked time
         tails = plan.scenario.measures_tails
-        self._longest_s = SHORT_BLOCK_S if plan.source is not None or tails else BLOCK_S
+        self._longest_block_s = SHORT_BLOCK_S if plan.source is not None or tails else BLOCK_S
         self._rounds_wanted = TAIL_ROUNDS_WANTED if tails else ROUNDS_WANTED
 
     def block_s(self, field: Collection[PreparedCase]) -> float:
         """Length of a block at which the wanted number of rounds of `field` fits, within bounds."""
         fitting_s = self._share.left_s / (self._rounds_wanted * len(field))
-        return min(self._longest_s, max(SHORTEST_BLOCK_S, fitting_s))
+        return min(self._longest_block_s, max(SHORTEST_BLOCK_S, fitting_s))
 
     def turn_s(self, prepared: PreparedCase, field: Collection[PreparedCase]) -> float:
         """Predicted seconds of one turn in a race of `field`, lead-in included."""
