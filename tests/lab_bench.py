@@ -128,7 +128,9 @@ class Bench:
         context = builders.context(
             self.child, self.clock, report, self.events.append, request=given
         )
-        self.lab = ModelLab(context, resolve(given, {})[0], given.backends or ("onnxruntime",))
+        self.lab = ModelLab(
+            context, resolve(given, {})[0], asked, given.backends or ("onnxruntime",)
+        )
 
     @classmethod
     def opened(cls, *arguments: Any, **request: Any) -> Self:

@@ -137,9 +137,7 @@ def _recorded(row: RowPlan, request: Request, recording: Recording) -> Answer | 
 
 def _comparable(row: RowPlan, request: Request, recording: Recording) -> Iterator[Recorded]:
     """The recorded candidates that this row would have on that machine, at all sizes."""
-    is_cpu = recording.devices == ("cpu",)
-    gpus = () if is_cpu else recording.devices
-    there = cases_on(row, request, recording.machine, gpus, None, with_cpu=is_cpu)
+    there = cases_on(row, request, recording.machine, recording.devices, None)
     for measured in recording.measurements:
         case, scenario = measured.case, row.scenario
         if case.workload != row.workload.name:

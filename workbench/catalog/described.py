@@ -2,11 +2,9 @@
 
 import atexit
 import os
-import select
 import signal
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,9 +23,8 @@ from ..contract import (
     Workload,
     WorkloadError,
 )
-from ..process import children
-from ..process.children import ending
-from ..process.line_process import SLICE_S, LineProcess, LineTooLong
+from ..process.children import command, ending
+from ..process.line_process import LineProcess, LineTooLong
 from ..records.reason import Reason
 from ..records.reply import LONGEST, Failure, Unreadable, read
 from ..text.sanitize import shown
@@ -75,7 +72,7 @@ class UserFile:
     def close(self) -> None:
         """End the child; its answers stay known."""
         if self._child is not None:
-            children.kill(self._child.process)
+            self._child.kill()
             self._child.reap()
             self._child = None
         self._ended = self._ended or self._broken("it is closed")
@@ -101,12 +98,12 @@ class UserFile:
         try:
             child = self._awake()
             child.send(question)
-            return _line(child, time.monotonic() + DEADLINE_S)
+            return child.line(time.monotonic() + DEADLINE_S)
         except TimeoutError:
             self._ended = self._broken(f"it gave no answer within {DEADLINE_S:g} s", HINT)
         except LineTooLong:
             self._ended = self._broken("its answer is too long")
-        except (EOFError, BrokenPipeError, ConnectionResetError, ProcessLookupError):
+        except (EOFError, BrokenPipeError, ConnectionResetError):
             self._ended = self._broken(self._death())
         except BaseException:  # by a signal: a late answer must not go to the next question
             self.close()
@@ -119,24 +116,23 @@ class UserFile:
     def _awake(self) -> LineProcess:
         if self._child is None:
             self._child = LineProcess(
-                children.command(MODULE),
+                command(MODULE),
                 self._kind,
                 self._name,
                 environ=os.environ,
                 new_session=True,
             )
         else:
-            os.killpg(self._child.process.pid, signal.SIGCONT)
+            self._child.signal_group(signal.SIGCONT)
         return self._child
 
     def _stop(self) -> None:
         if self._child is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._child.process.pid, signal.SIGSTOP)
+            self._child.signal_group(signal.SIGSTOP)
 
     def _death(self) -> str:
         assert self._child is not None  # it has been asked
-        exit_code = children.exit_code(self._child.process, DEATH_S)
+        exit_code = self._child.exit_code(DEATH_S)
         return ending("its process ended", exit_code, self._child.log_tail())
 
     def _broken(self, text: str, hint: str | None = None) -> Reason:
@@ -210,13 +206,3 @@ def close_all() -> None:
     for asked in _known.values():
         asked.close()
     _known.clear()
-
-
-def _line(child: LineProcess, until: float) -> bytes:
-    """The next line of the child; TimeoutError if none comes in time."""
-    poller = select.poll()
-    poller.register(child.socket, select.POLLIN)
-    while (left_s := until - time.monotonic()) > 0:
-        if poller.poll(1e3 * min(left_s, SLICE_S)) and (lines := child.receive()):
-            return lines[0]
-    raise TimeoutError

@@ -33,7 +33,6 @@ from ..stats.paired import paired_ratio
 from ..stats.samples import median
 from ..text.output import say
 from ..worker.code import COMMAND, Code
-from .context import SLACK_S
 from .exit_codes import BEYOND, CUT_SHORT, FAILED, OK
 from .opening import opened, row_source
 from .overhead import OverheadMeter
@@ -74,10 +73,6 @@ class ABRun:
             self._report.apply(event)
             say(f"warning: {event.warning.one_line}")
 
-    @property
-    def _left_s(self) -> float:
-        return self.request.budget - SLACK_S - self.control.now()
-
     def run(self, rows: list[RowPlan], fail_on: float | None, head: Mapping[str, Any]) -> ABReport:
         """Race `rows`, which have no candidates yet, until the budget is used, and report."""
         try:
@@ -113,13 +108,13 @@ class ABRun:
         while not all(result.reason for result in results):
             for row, result in zip(rows, results, strict=True):
                 began_s = self.control.now()
-                if self._left_s <= longest_s:
+                if self._context.left_s <= longest_s:
                     return
                 try:
                     if result.reason is None:
                         self._race_pair(row, row.cases[0], result)
                 except WorkerFailed as failure:
-                    if failure.reason.code == "timeout" and self._left_s <= 0:
+                    if failure.reason.code == "timeout" and self._context.left_s <= 0:
                         return  # the budget ran out during this pair
                     result.reason = failure.reason
                 longest_s = max(longest_s, self.control.now() - began_s)
@@ -168,8 +163,8 @@ class ABRun:
         """The answer of a side's worker."""
         key = self._key(of, side)
         try:
-            self._pool.start(key, max(1.0, self._left_s))
-            return self._pool.ask(key, max(1.0, self._left_s), kind, **request)
+            self._pool.start(key, max(1.0, self._context.left_s))
+            return self._pool.ask(key, max(1.0, self._context.left_s), kind, **request)
         except WorkerFailed as failure:
             raise _failure(side, failure.reason) from None
 

@@ -20,7 +20,7 @@ from ..report.candidate import ENERGY
 from ..stats import samples as stats
 from .context import RunContext
 from .preparation import Preparation, PreparedCase
-from .schedule import RoundBudget, least_samples
+from .schedule import RowTime, least_samples
 
 HUNG = "the GPU or its driver may hang: read `dmesg | grep -iE 'nvrm|xid'`, or raise --budget"
 # The longest lead-in of a first turn whose warm-up was too short for two windows to agree.
@@ -49,7 +49,7 @@ class BlockRunner:
     _plan: RowPlan
     _context: RunContext
     _preparation: Preparation
-    _budget: RoundBudget
+    _time: RowTime
 
     def take(self, prepared: PreparedCase, number: int, racing: Collection[PreparedCase]) -> bool:
         """Measure a block of round `number`; False, with the reason in the report, if it is out."""
@@ -99,11 +99,11 @@ class BlockRunner:
             with context.overhead.measuring(), mean_power_w(case.device) as power_w:
                 answer = context.pool.ask(
                     prepared.key,
-                    context.deadline(10.0 + 20 * self._budget.turn_s(prepared, racing)),
+                    context.deadline(10.0 + 20 * self._time.turn_s(prepared, racing)),
                     Block,
                     op="block",
                     case=case.id,
-                    seconds=self._budget.block_s(racing),
+                    seconds=self._time.block_s(racing),
                     min_samples=least_samples(self._plan.scenario, prepared.sample_s),
                     settle_s=settle_s,
                 )

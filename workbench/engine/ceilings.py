@@ -120,6 +120,11 @@ def _field(case: Case) -> str:
     return case.precision if case.workload == PRODUCT else case.id.partition("/")[0]
 
 
+def _measured(report: Report) -> set[tuple[str, str]]:
+    """The device and field of each ceiling that a run measured."""
+    return {(c.case.device, _field(c.case)) for c in report.candidates.values() if c.is_valid}
+
+
 def _is_known(case: Case, kept: Ceilings) -> bool:
     """Whether `kept` has the ceiling of `case`, or a reason for its absence that will last."""
     device = next((d for d in kept.devices if d.device == case.device), None)
@@ -179,7 +184,7 @@ def kept_or_measured(
     found = of_report(aside, fingerprint, complete=False, without=late)
     if found is None:
         return kept
-    found = ceiling_store.merged(kept, found)
+    found = ceiling_store.merged(kept, found, _measured(aside))
     disturbed = any(warning.code not in LASTING for warning in aside.warnings)
     if not disturbed and not request.threads:  # fewer threads do not reach the machine's ceiling
         ceiling_store.save(found)
@@ -242,7 +247,7 @@ def measured_or_raised(fingerprint: str, context: RunContext) -> Ceilings | None
         if not request.threads:
             raising = disturbed if request.again else FIELDS
             keep_better = [field for row in raising for field in FIELDS[row]]
-            lasting = known = ceiling_store.merged(kept, known, keep_better)
+            lasting = known = ceiling_store.merged(kept, known, _measured(report), keep_better)
     if lasting is not None and lasting != kept:
         ceiling_store.save(lasting)
     return None if known == report.ceilings else known

@@ -186,10 +186,9 @@ class Engine:
 
         def conclude(row: RowPlan) -> None:
             self._decide(row)
-            profiling = Profiling(row, context)
             if self._request.trace is not None:
-                profiling.run(self._trace)
-            source.conclude(self.report.rows[row.scenario.id], profiling)
+                Profiling(row, context).run(self._trace)
+            source.conclude(self.report.rows[row.scenario.id])
 
         races.start_workers(self._rows)
         end_s = context.end_s - source.reserved_s

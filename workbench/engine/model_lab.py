@@ -16,6 +16,7 @@ from ..machine.host.readings import package_energy_j
 from ..machine.packages import onnx_cuda
 from ..planning.cases import gpu_devices, usable_by, useful_thread_counts
 from ..planning.plan import RowPlan
+from ..planning.questions import ModelQuestion
 from ..planning.usage import UsageError
 from ..pool.pool import WorkerFailed
 from ..records import events as ev
@@ -39,14 +40,13 @@ class ModelLab:
     """The row source of `advise --model`."""
 
     context: RunContext
-    plan: RowPlan  # without candidates, before the model is read
+    plan: RowPlan  # without candidates until the model is read
+    question: ModelQuestion
     backends: tuple[str, ...]
     search: CandidateSearch | None = None  # once the model was read
 
     def __post_init__(self) -> None:
-        assert self.context.request.model is not None  # the caller has one to race
-        self._question = self.context.request.model
-        self.variants = ModelVariants(self._question, self.context, {})
+        self.variants = ModelVariants(self.question, self.context, {})
         self._providers: dict[str, str] = {}  # the word of a case's mode to ONNX Runtime's name
 
     @property
@@ -61,7 +61,7 @@ class ModelLab:
         (`refused`).  UsageError if the model or an option cannot be used.
         """
         variants = self.variants
-        if self._question.objective == "energy":
+        if self.question.objective == "energy":
             energy_j, why = package_energy_j()
             if energy_j is None:
                 raise UsageError(f"--objective energy: {why}; the default is --objective latency")
@@ -82,11 +82,12 @@ class ModelLab:
             precisions=tuple(dict.fromkeys((facts.precision, "fp16", "int8"))),
             batch=facts.batch,
         )
-        self.search = CandidateSearch(proposals, space, variants, scenario=scenario)
+        self.search = CandidateSearch(proposals, space, variants, scenario)
         cases = self.search.start()
         if not cases:
             raise UsageError("no variant of the model is left with these filters")
-        return [replace(self.plan, scenario=scenario, cases=cases, source=self.search)]
+        self.plan = replace(self.plan, scenario=scenario, cases=cases, source=self.search)
+        return [self.plan]
 
     def _prepared(self, facts: ModelFacts) -> tuple[ModelFacts, dict[str, int]]:
         """The facts after preparation, and the number of nodes that can be quantised, by type; if
@@ -122,7 +123,7 @@ class ModelLab:
         for gpu in gpu_devices(self.context.request, machine):
             if gpu not in usable_by("onnxruntime", machine):
                 left_out[gpu] = "the lab runs models on NVIDIA GPUs only"
-            elif (objective := self._question.objective) in UNTIMED:
+            elif (objective := self.question.objective) in UNTIMED:
                 left_out[gpu] = f"only the {objective} of candidates on the CPU is compared"
             elif not kind_of(gpu).on_host and "cuda" not in self._providers:
                 remedy = onnx_cuda.remedy(machine, self.context.software)
@@ -130,24 +131,25 @@ class ModelLab:
             else:
                 yield gpu
 
-    def conclude(self, row: Row, profiling: Profiling) -> None:
+    def conclude(self, row: Row) -> None:
         """Explain the race and save the best variant, if there is a pick."""
         pick, search = row.picked, self.search
         if pick is None or search is None:
             return
-        advice = self._advice(pick, row, profiling)
+        advice = self._advice(pick, row)
         search.stop()
         self.context.record(ev.ModelAdvised, advice=advice, left_out=self.variants.left_out)
 
-    def _advice(self, pick: Candidate, row: Row, profiling: Profiling) -> Advice:
+    def _advice(self, pick: Candidate, row: Row) -> Advice:
         """Save the pick, profile candidates and explain them."""
         report, saved = self.context.report, None
         assert report.model is not None  # it has raced
         facts = report.model.facts
-        if self._question.save_best is not None:  # before time runs out
-            saved = self.variants.save(pick.case, Path(self._question.save_best))
+        if self.question.save_best is not None:  # before time runs out
+            saved = self.variants.save(pick.case, Path(self.question.save_best))
         given = original(row, facts, pick.case.device_kind)
         explained = _to_explain(row, pick, given) if given else []  # a filter may leave it out
+        profiling = Profiling(self.plan, self.context)
         for candidate in takewhile(profiling.has_time_for, explained):
             profiling.profile(candidate)
         is_saved = saved is not None and saved.size_bytes is not None
@@ -168,7 +170,7 @@ class ModelLab:
     def _file_of(self, pick: Candidate, facts: ModelFacts) -> str:
         """The user's file if it is picked unchanged, otherwise the file for --save-best."""
         if is_as_given(pick.case, facts):
-            return self._question.file
+            return self.question.file
         name = Path(facts.file)
         return f"{name.stem}.{pick.case.variant}{name.suffix}"
 

@@ -12,6 +12,7 @@ from ..machine.nvidia.probe_client import DEADLINE_S
 from ..planning import ceiling_rows
 from ..planning.cases import fill_cases
 from ..planning.plan import RowPlan
+from ..planning.questions import OwnQuestion
 from ..planning.request import NAME_PYTHON, Request, fake_devices
 from ..planning.usage import UsageError
 from ..pool.control import FIRST, Control
@@ -28,7 +29,6 @@ from .context import SLACK_S, Listener, RunContext
 from .model_lab import ModelLab
 from .overhead import OverheadMeter
 from .own_code import OwnCode
-from .profiling import Profiling
 from .telemetry import MachineTelemetry
 
 LEAST_S = 1.0  # to detect the machine, however short the budget is
@@ -115,7 +115,7 @@ class TableRows:
         self.reserved_s = min(ceilings.SUSTAINED_S * products, request.budget / 3)
         return rows
 
-    def conclude(self, row: Row, profiling: Profiling) -> None:
+    def conclude(self, row: Row) -> None:
         """Finish a row after its verdict, while the workers still hold its cases."""
 
 
@@ -130,5 +130,6 @@ def row_source(context: RunContext, rows: list[RowPlan]) -> RowSource:
     (row,) = rows
     wanted = request.backends or ("onnxruntime", *context.software.packages)
     backends = tuple(name for name in ONNX_BACKENDS if name in wanted)
-    kind = OwnCode if request.model is None else ModelLab
-    return kind(context, row, backends)
+    if isinstance(request.question, OwnQuestion):
+        return OwnCode(context, row, request.question, backends)
+    return ModelLab(context, row, request.question, backends)

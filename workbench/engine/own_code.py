@@ -37,7 +37,6 @@ from .context import RunContext
 from .own_examination import BACKENDS, Examination
 from .own_exports import EXPORTER, Exports, consult, importing_meanwhile
 from .own_search import OwnSearch
-from .profiling import Profiling
 from .training_search import TrainingSearch
 
 FIRST_WEIGHT = 2.0  # least weight of the row that finds the candidates, else the sum of the others
@@ -69,15 +68,14 @@ class OwnCode:
 
     context: RunContext
     plan: RowPlan  # without candidates, before the code is examined
+    question: OwnQuestion
     backends: tuple[str, ...]
 
     def __post_init__(self) -> None:
         self.request = request = self.context.request
-        assert request.own is not None  # the caller has code to race
-        self._question: OwnQuestion = request.own
         folder = self.context.pool.scratch / OWN
         folder.mkdir(exist_ok=True)
-        code = self._question.code(str(folder), os.getcwd(), request.seed)  # noqa: PTH109
+        code = self.question.code(str(folder), os.getcwd(), request.seed)  # noqa: PTH109
         code = replace(code, batch=next(iter(request.batch), None))
         self._exports: Exports | None = None
         cores = self.context.machine.cpu.effective_cores
@@ -92,7 +90,7 @@ class OwnCode:
     @property
     def reserved_s(self) -> float:
         """Seconds of the budget that the race leaves for `conclude`."""
-        saves = self._question.save_best is not None
+        saves = self.question.save_best is not None
         return min(SAVE_S, SAVE_SHARE * self.request.budget) if saves else 0.0
 
     # ------------------------------------------------------------------ rows
@@ -120,7 +118,7 @@ class OwnCode:
         """The row of code that raised, hung or died; UsageError if its name is wrong."""
         if reason.code in NOT_USABLE:
             raise UsageError(reason.one_line) from None
-        kind = self._question.kind
+        kind = self.question.kind
         place = "cpu" if self.request.with_cpu else self._code.home
         case = Case(OWN, place, BACKENDS[kind], "fp32" if kind == TORCH else "")
         return replace(self.plan, cases=[case], refused=self._examination.why_failed(reason))
@@ -140,10 +138,10 @@ class OwnCode:
 
     def _without_device(self, facts: CodeFacts) -> str:
         """A note about code that cannot be given a GPU of this machine."""
-        kind = self._question.kind
+        kind = self.question.kind
         if kind == FUNCTION and not facts.takes_device and facts.needs_gpu is None:
             return "it has no parameter `device`, so it races on the CPU alone"
-        if kind == COMMAND and "device" not in placeholders(self._question.target):
+        if kind == COMMAND and "device" not in placeholders(self.question.target):
             return "it has no {device}, so it chooses where to compute, and counts as CPU"
         return ""
 
@@ -153,7 +151,7 @@ class OwnCode:
             why = "no parameter takes a size, or its inputs share no first axis that may change"
             raise UsageError(f"--batch: {facts.name} has no batch to change: {why}")
         is_own = set(self.request.batch) <= {facts.batch}
-        if self._question.kind != TORCH or is_own or facts.resizable:
+        if self.question.kind != TORCH or is_own or facts.resizable:
             return facts
         if facts.of_one_size and facts.data:
             raise UsageError(f"--batch: the loader of {facts.name} makes its own batches")
@@ -166,7 +164,7 @@ class OwnCode:
 
     def _sources(self, space: Space, load_s: float) -> Sequence[FixedCases | OwnSearch]:
         """The sources of candidates, one for each row, in the order of `_batches`."""
-        question, (first, *others) = self._question, self._batches(space.facts)
+        question, (first, *others) = self.question, self._batches(space.facts)
         own = msgspec.structs.replace(self.plan.scenario, batch=first)
         further = [_at_batch(own, batch) for batch in others if batch]
         if question.kind == COMMAND:
@@ -175,7 +173,7 @@ class OwnCode:
             rows = (own, *further)
             return [FixedCases(self._code, at, function_cases(space, at)) for at in rows]
         batches = [first, *others]
-        exports = Exports(self._code, batches, space, self.context, self.backends, load_s)
+        exports = Exports(self._code, batches, own, space, self.context, self.backends, load_s)
         search_in = TrainingSearch if question.train else OwnSearch
         own = msgspec.structs.replace(own, weight=max(FIRST_WEIGHT, len(others)))
         search, self._exports = search_in(space, own, exports), exports
@@ -187,9 +185,9 @@ class OwnCode:
         own = facts.batch
         if self.request.batch:
             return list(self.request.batch)
-        if own is None or not facts.resizable or self._question.train:
+        if own is None or not facts.resizable or self.question.train:
             return [own]
-        if self._question.kind == FUNCTION:
+        if self.question.kind == FUNCTION:
             return [own, own // OTHER_BATCH or OTHER_BATCH * own]
         return [own, OTHER_BATCH if own == SMALL_BATCH else SMALL_BATCH]
 
@@ -199,13 +197,13 @@ class OwnCode:
         timed while it is examined."""
         request, cores = self.request, self.context.machine.cpu.effective_cores
         is_asked = bool(self.backends) or not request.modes or request.names_compile
-        is_module = self._question.kind == TORCH and not self._code.is_script
+        is_module = self.question.kind == TORCH and not self._code.is_script
         is_early = is_module and is_asked and request.with_cpu and cores > 1
         return EXPORTER if is_early else None
 
     # ------------------------------------------------------------ afterwards
 
-    def conclude(self, row: Row, profiling: Profiling) -> None:
+    def conclude(self, row: Row) -> None:
         """Report the advice after each row, from what is known by then."""
         context, report = self.context, self.context.report
         own, rows = report.rows[OWN], report.subject_rows
@@ -219,8 +217,8 @@ class OwnCode:
         if pick is not None and code is not None:
             facts, is_last = code.facts, row is rows[-1]  # `reserved_s` follows the last
             advice = CodeAdvice(
-                snippet=snippet(facts, pick.case, self._question),
-                flips=overview.flips(report, trains=self._question.train),
+                snippet=snippet(facts, pick.case, self.question),
+                flips=overview.flips(report, trains=self.question.train),
                 share=overview.script_gain(report, best, pick),
                 saved=self._save(pick.case, facts) if is_last else None,
             )
@@ -243,10 +241,10 @@ class OwnCode:
 
     def _save(self, case: Case, facts: CodeFacts) -> SavedCode | None:
         """Write the model and the script of --save-best."""
-        folder = self._question.save_best
+        folder = self.question.save_best
         if folder is None:
             return None
-        found = lines(facts, case, self._question)
+        found = lines(facts, case, self.question)
         key = EXPORTER if case.backend in ONNX_BACKENDS else self._examination.key(self._code.home)
         files = self._exports.files(case) if self._exports else {}
         target = Path(folder).absolute()

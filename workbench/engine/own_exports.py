@@ -70,7 +70,8 @@ class Exports:
     """The exported forms of one module; why others are missing is in `left_out`."""
 
     code: Code
-    batches: Sequence[int | None]
+    batches: Sequence[int | None]  # of the rows; the first is that of `scenario`
+    scenario: Scenario  # of the first row
     space: ways.Space
     context: RunContext
     backends: tuple[str, ...] = ("onnxruntime",)  # libraries that run the exported model
@@ -79,10 +80,19 @@ class Exports:
     exported: ExportedCode | None = None
     breaks: list[str] = field(default_factory=list)
     _probed: bool = False  # for graph breaks
-    _to_compile: GraphBreaks | None = None  # None until it is probed
+    _graph: GraphBreaks | None = None  # None until it is probed
     _uncompilable: str = ""  # why torch.compile cannot help
     late: set[str] = field(default_factory=set)  # keys of `left_out` that only lacked time
+    _end_s: float = 0.0  # of the row that is searched, on the run's clock
     _search: VariantSearch | None = None  # once the lab has prepared the exported model
+
+    def allow(self, left_s: float) -> None:
+        """Give everything that follows this much time."""
+        self._end_s = self.context.now() + left_s
+
+    @property
+    def left_s(self) -> float:
+        return self._end_s - self.context.now()
 
     def leave_out(self, name: str, why: str, *, late: bool = False) -> None:
         self.left_out.setdefault(name, why)
@@ -100,23 +110,22 @@ class Exports:
             return "its ONNX form"
         if self._search is not None:
             return self._search.gap()
-        is_possible = self.exported is not None and self.has_quantised
+        is_possible = self.exported is not None and self.admits_int8
         if is_possible and ("int8" not in self.left_out or "int8" in self.late):
             self.leave_out("int8", LATE, late=True)
             return "its INT8 forms"
         return ""
 
-    def export(self, left_s: float) -> bool:
+    def export(self) -> bool:
         """Whether the module has an ONNX file, after exporting it in time if necessary."""
         if self.exported is None and "onnx" not in self.left_out:
             self.context.record(ev.ModelBuilding, recipe="onnx")
             # Exporting takes one core: the lab imports its libraries on another.
-            lab = LAB if self.has_quantised and self.space.cpu.effective_cores > 1 else None
-            end_s = self.context.now() + left_s
+            lab = LAB if self.admits_int8 and self.space.cpu.effective_cores > 1 else None
             try:
-                with importing_meanwhile(self.context, lab, end_s):
+                with importing_meanwhile(self.context, lab, self._end_s):
                     asked = {"batches": self.batches}
-                    self.exported = self._ask("export", ExportedCode, left_s, EXPORT, **asked)
+                    self.exported = self._ask("export", ExportedCode, EXPORT, **asked)
             except WorkerFailed as failure:
                 why = failure.reason
                 self.leave_out("onnx", why.message, late=why.code == "timeout")
@@ -124,11 +133,9 @@ class Exports:
                 self.left_out["ONNX Runtime at other batches"] = "its graph takes one batch only"
         return self.exported is not None
 
-    def runs(self, case: Case, scenario: Scenario) -> bool:
-        """Whether `case` can run at the batch of `scenario`."""
-        if case.backend not in ONNX_BACKENDS or case.batch == scenario.batch:
-            return True
-        return self.exported is not None and self.exported.dynamic
+    def takes(self, batch: int | None) -> bool:
+        """Whether the exported model runs at this batch."""
+        return batch == self.batches[0] or (self.exported is not None and self.exported.dynamic)
 
     def files(self, case: Case) -> Mapping[str, str]:
         """The files and options that a worker needs for `case`."""
@@ -143,42 +150,33 @@ class Exports:
         """The folder of the module's inputs and reference outputs at `batch`."""
         return str(Path(self.code.folder, f"b{batch or 0}"))
 
-    def next_quantised(
-        self, measured: Sequence[Candidate], scenario: Scenario, left_s: float
-    ) -> list[Case]:
+    def next_quantised(self, measured: Sequence[Candidate]) -> list[Case]:
         """The next INT8 form of the exported model; [] if there are no more or no time is left."""
-        end_s = self.context.now() + left_s
-        is_possible = self.has_quantised and "int8" not in self.left_out
+        is_possible = self.admits_int8 and "int8" not in self.left_out
         if self._search is None and self.exported and is_possible:
-            self._search = self._quantisable(self.exported, end_s - left_s * BUILD)
-        until_s = self._until(end_s - self.context.now(), BUILD)
-        return self._search.next(measured, scenario, until_s) if self._search else []
+            self._search = self._quantisable(self.exported)
+        return self._search.next(measured, self._until(BUILD)) if self._search else []
 
-    def mixed(
-        self, measured: Sequence[Candidate], leader: Candidate, scenario: Scenario, left_s: float
-    ) -> list[Case]:
+    def mixed(self, measured: Sequence[Candidate], leader: Candidate) -> list[Case]:
         """Once, a variant without the nodes that take a fast INT8 form over its error limit."""
-        is_own = scenario.batch == self.batches[0]
-        if self._search is None or self.exported is None or not (is_own or self.exported.dynamic):
+        if self._search is None:
             return []
-        self._search.variants.end_s = self.context.now() + left_s
-        return self._search.mix(measured, leader, scenario, BUILD * left_s)
+        return self._search.mix(measured, leader, self._until(BUILD) - self.context.now())
 
-    def neighbours(self, leader: Case, scenario: Scenario, left_s: float) -> list[Case]:
+    def neighbours(self, leader: Case) -> list[Case]:
         """Cases of the exported model that differ from the leader in one respect."""
         if self._search is None:
             return []
         if leader.precision == BFLOAT:  # as the lab calls it
             leader = replace(leader, mode=BFLOAT)
-        found, until_s = self._search.neighbours(leader), self._until(left_s, NEIGHBOURS)
-        return self._search.admit(found, scenario, until_s)
+        found = self._search.neighbours(leader)
+        return self._search.admit(found, self._until(NEIGHBOURS))
 
-    def _until(self, left_s: float, share: float) -> float:
-        """When the last build may start if the row has `left_s`; no build outlasts the row."""
-        now = self.context.now()
+    def _until(self, share: float) -> float:
+        """The end of `share` of the time, when the last build may start; none outlasts the row."""
         if self._search is not None:
-            self._search.variants.end_s = now + left_s
-        return now + share * left_s
+            self._search.variants.end_s = self._end_s
+        return self.context.now() + share * self.left_s
 
     def _case_of(self, proposal: Proposal, scenario: Scenario) -> Case:
         case = case_of(proposal, scenario)
@@ -188,10 +186,10 @@ class Exports:
             return replace(case, precision=self.space.exported_precision(case.backend))
         return case
 
-    def _quantisable(self, exported: ExportedCode, end_s: float) -> VariantSearch | None:
+    def _quantisable(self, exported: ExportedCode) -> VariantSearch | None:
         """The search for INT8 forms, once the lab has prepared the model; None without a form."""
         question = ModelQuestion(exported.model, max_error=self.code.max_error)
-        variants = ModelVariants(question, self.context, self.left_out, end_s)
+        variants = ModelVariants(question, self.context, self.left_out, self._until(BUILD))
         try:
             given = self._folder(self.batches[0])
             facts, products = variants.prepare(variants.inspect(given=given))
@@ -212,23 +210,22 @@ class Exports:
         )
         found, unpromising = first(space)
         self.left_out |= unpromising
-        return VariantSearch(found, space, variants, self._case_of)
+        return VariantSearch(found, space, variants, self.scenario, self._case_of)
 
-    def may_compile(self, left_s: float, share: float = 1.0) -> bool:
+    def may_compile(self, share: float = 1.0) -> bool:
         """Whether torch.compile finds something to compile, and `share` of its longest time fits
-        into `left_s`; the first call probes the module."""
-        end_s = self.context.now() + left_s
+        into the time left; the first call probes the module."""
         self._probed = self._probed or self.code.home != "cpu"  # the probe sees no GPU
         probe_s = 0.0 if self._is_loaded else self.load_s
-        if not self._probed and self._can_be_compiled(left_s - probe_s, share):
+        if not self._probed and self._can_be_compiled(self.left_s - probe_s, share):
             self._probed = True
-            self._probe(left_s)
-        return self._probed and self._can_be_compiled(end_s - self.context.now(), share)
+            self._probe()
+        return self._probed and self._can_be_compiled(self.left_s, share)
 
-    def _probe(self, left_s: float) -> None:
+    def _probe(self) -> None:
         try:
-            found = self._ask("breaks", GraphBreaks, left_s, PROBE, batch=self.batches[0])
-            self.breaks, self._to_compile = found.reasons, found
+            found = self._ask("breaks", GraphBreaks, PROBE, batch=self.batches[0])
+            self.breaks, self._graph = found.reasons, found
         except WorkerFailed as failure:
             why = failure.reason.message
             if failure.reason.code == "unsupported":
@@ -253,7 +250,7 @@ class Exports:
         """Seconds for a new worker to load and compile the code; infinite if torch cannot."""
         if self._uncompilable:
             return math.inf
-        if (graph := self._to_compile or self.exported) is not None:
+        if (graph := self._graph or self.exported) is not None:
             size = graph.operations, graph.convolutions
         else:
             operations, convolutions = ways.UNKNOWN
@@ -270,23 +267,20 @@ class Exports:
         return OWN in self.context.pool.held(EXPORTER)
 
     @property
-    def has_quantised(self) -> bool:
+    def admits_int8(self) -> bool:
         """Whether the request admits INT8 forms."""
         request = self.space.request
         is_plain = not request.modes or "plain" in request.modes
         return is_plain and (not request.precisions or "int8" in request.precisions)
 
-    def _ask(
-        self, question: str, kind: type[T], left_s: float, share: float, **details: object
-    ) -> T:
-        """Ask the exporter, which has `share` of `left_s`, plus the time to load the code if it is
-        not loaded; WorkerFailed may be raised."""
-        context, pool = self.context, self.context.pool
-        end_s = context.now() + left_s
+    def _ask(self, question: str, kind: type[T], share: float, **details: object) -> T:
+        """Ask the exporter, which has `share` of the time left, plus the time to load the code if
+        it is not loaded; WorkerFailed may be raised."""
+        context, pool, left_s = self.context, self.context.pool, self.left_s
         context.start(EXPORTER)
         loading_s = 0.0 if self._is_loaded else self.load_s - pool.import_s.get(EXPORTER, 0.0)
         seconds = loading_s + share * (left_s - loading_s)
-        deadline_s = max(0.5, min(context.deadline(seconds), end_s - context.now()))
+        deadline_s = max(0.5, min(context.deadline(seconds), self.left_s))
         pool.held(EXPORTER).add(OWN)
         try:
             return consult(pool, EXPORTER, self.code, question, kind, deadline_s, **details)

@@ -7,6 +7,7 @@ threads.  If torch leads ONNX Runtime by far, torch.compile comes before the INT
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from ..advisor.limits import eligible
 from ..advisor.model.candidates import on_threads, rivals
@@ -37,12 +38,12 @@ COMPILED = "its compiled form"
 NO_EXPORT = "the budget left no time to export it; raise --budget"
 TRIED = 0.6  # share of the longest time to compile that must be left for a last attempt
 
-Stage = Callable[[float], list[Case] | None]
+Stage = Callable[[], list[Case] | None]
 
 
 class OwnSearch(CandidateSource):
     """The candidate source of one row.  `first` is the search at the user's own batch, whose best
-    candidates race in this row too; None if this is that search."""
+    candidates race in this row too; by default this is that search."""
 
     def __init__(
         self, space: Space, scenario: Scenario, exports: Exports, first: "OwnSearch | None" = None
@@ -50,27 +51,29 @@ class OwnSearch(CandidateSource):
         self.scenario = scenario
         self.follows = first is not None
         self.candidates: Sequence[Candidate] = ()  # as of the latest round
+        self._ranked: list[Candidate] = []  # the admissible ones, fastest first
+        self._eager: list[Candidate] = []  # those of torch that are not compiled, fastest first
         self.extra: set[str] = set()  # compiled last, though less time was left than it may take
         self._space = space
         self._exports = exports
         self._request = space.request
         self._known: set[str] = set()  # ids of all cases so far
         self._varied: set[str] = set()  # ids of leaders whose neighbours were tried
-        self._first = first
+        self._first = first or self
         self._stages = self._plan()
         self._started: list[Case] = []
 
     def start(self) -> list[Case]:
         """The cases that race from the beginning; the same in a further row as in the first."""
-        if self._first is not None:
-            kept = [c for c in self._first._started if self._exports.runs(c, self.scenario)]
-            return self._admitted(map(self._here, kept))
+        if self.follows:
+            return self._new(c for c in self._first._started if self._runs(c))
+        self._exports.allow(self._request.budget)
         self._started = self._start()
         return self._started
 
     def _start(self) -> list[Case]:
         """The code as written, or if the filters leave that out, the next kind they admit."""
-        space, budget_s = self._space, self._request.budget
+        space = self._space
         plain = [
             way(device, precision, None, threads)
             for device, threads in space.devices.items()
@@ -80,35 +83,42 @@ class OwnSearch(CandidateSource):
             self._new(ways.as_written(space))
             or self._new(ways.quick_changes(space))
             or self._new(ways.compiled(space, plain))
-            or self._export(budget_s)
-            or self._quantise(budget_s)
+            or self._export()
+            or self._quantise()
         )
 
     def _plan(self) -> list[Stage]:
         """The stages of this row; a further one begins with the best of the first."""
-        if self._first is not None:
+        if self.follows:
             return [self._repeat_best, self._keep, self._mix, self._compile_first, self._vary]
         found = [self._change, self._export, self._keep, self._quantise, self._mix]
         return [*found, self._compile, self._vary]
 
     # --------------------------------------------------------- the race asks
 
+    def _see(self, candidates: Sequence[Candidate], left_s: float) -> None:
+        """Note the state of the race, and how much time is left for what follows."""
+        self.candidates, self._ranked = candidates, ranked(eligible(candidates, self.scenario))
+        torch = (each for each in self._ranked if each.case.backend == "torch")
+        self._eager = [each for each in torch if not each.case.is_compiled]
+        self._exports.allow(left_s)
+
     def files(self, case: Case) -> Mapping[str, str]:
         return self._exports.files(case)
 
     def gap(self, candidates: Sequence[Candidate]) -> str:
         """In words: other precisions, exported forms, or compiled code that lacked time."""
-        self.candidates, names = candidates, []
-        if self._first is None:
-            # The race may not have reached these stages; without time they note what they lacked.
-            if self._change(0.0):
+        # The race may not have reached some stages; without time they note what they lacked.
+        self._see(candidates, 0.0)
+        names = []
+        if not self.follows:
+            if self._change():
                 names.append("its other precisions")
-            self._export(0.0)
+            self._export()
         if forms := self._exports.late_forms():
             names.append(forms)
-        raced = [*candidates, *(self._first.candidates if self._first else ())]
-        if self._may_win_compiled and not has_compiled(raced):
-            self._compile(0.0)
+        if self._may_win_compiled and not has_compiled([*candidates, *self._first.candidates]):
+            self._compile()
             if "compile" in self._exports.late:
                 names.append(COMPILED)
         return listed(names) if names else ""
@@ -116,16 +126,14 @@ class OwnSearch(CandidateSource):
     def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
         """The cases of the next stage that has some.  A stage that returns [] is over; one that
         returns None waits for more rounds."""
-        self.candidates = candidates
-        now = self._exports.context.now
-        until_s = now() + left_s
-        while self._stages and (left_s := until_s - now()) >= THREADS_SHARE * self._request.budget:
-            if self._is_short(left_s):
+        self._see(candidates, left_s)
+        while self._stages and self._exports.left_s >= THREADS_SHARE * self._request.budget:
+            if self._is_short:
                 del self._stages[:-1]  # only `_vary` has candidates that are ready in time
             if self._compiles_first():
                 self._stages.remove(self._compile)
                 self._stages.insert(0, self._compile)
-            cases = self._stages[0](left_s)
+            cases = self._stages[0]()
             if cases is None:
                 return []
             if cases:
@@ -135,7 +143,7 @@ class OwnSearch(CandidateSource):
 
     def lacks_s(self, candidates: Sequence[Candidate], left_s: float) -> float:
         """Seconds more to compile, once time or other candidates run out."""
-        self.candidates = candidates
+        self._see(candidates, left_s)
         if not self._may_win_compiled or has_compiled(candidates):
             return 0.0
         if left_s > 0 and len(self._ranked[0].blocks) < SETTLED_ROUNDS:
@@ -144,7 +152,8 @@ class OwnSearch(CandidateSource):
         return self._exports.compile_s() - left_s if is_possible else 0.0
 
     def join_late(self, left_s: float) -> list[Case]:
-        return self._compile(left_s, TRIED)
+        self._exports.allow(left_s)
+        return self._compile(TRIED)
 
     def _compiles_first(self) -> bool:
         """Whether INT8 forms are next, but compiling promises more."""
@@ -155,23 +164,22 @@ class OwnSearch(CandidateSource):
 
     # ---------------------------------------------------------------- stages
 
-    def _change(self, left_s: float) -> list[Case]:
+    def _change(self) -> list[Case]:
         return self._new(ways.quick_changes(self._space))
 
-    def _keep(self, left_s: float) -> list[Case]:
+    def _keep(self) -> list[Case]:
         """Eager torch that would lead without its page faults, in a process that keeps freed
         memory; one at a time, since each starts a worker."""
-        ranked = [] if self._is_short(left_s) else self._ranked
+        ranked = [] if self._is_short else self._ranked
         faulting = [c.case for c in self._eager if ranked and loses_by_faults(c, ranked[0])]
-        kept = (self._here(ways.keeping(case)) for case in faulting)
-        return self._admitted([case for case in kept if case.id not in self._known][:1])
+        return self._new(map(ways.keeping, faulting), most=1)
 
-    def _export(self, left_s: float) -> list[Case]:
+    def _export(self) -> list[Case]:
         is_done = self._exports.exported is not None or "onnx" in self._exports.left_out
         if is_done or not self._exports.backends:
             return []
         found = self._as_exported()
-        if not (self._exports.has_quantised or any(map(self._request.admits, found))):
+        if not (self._exports.admits_int8 or any(map(self._request.admits, found))):
             return []
         facts, why = self._space.facts, ""
         if facts.stateful or facts.mutated:
@@ -180,14 +188,12 @@ class OwnSearch(CandidateSource):
             why = "its inputs hold no tensors, so its graph would be a constant"
         elif not self._space.on_cpu:
             why = "exported models race on the CPU only"
-        elif left_s < EXPORT_SHARE * self._request.budget:
+        elif self._exports.left_s < EXPORT_SHARE * self._request.budget:
             why = NO_EXPORT
         if why:
             self._exports.leave_out("onnx", why, late=why == NO_EXPORT)
             return []
-        if not self._exports.export(left_s):
-            return []
-        return self._new(found)
+        return self._new(found) if self._exports.export() else []
 
     def _as_exported(self) -> list[Case]:
         """The exported model without further changes: with all threads in each library, with the
@@ -201,35 +207,33 @@ class OwnSearch(CandidateSource):
         ]
         return [*found, *_unspun(found[0])]
 
-    def _quantise(self, left_s: float) -> list[Case]:
+    def _quantise(self) -> list[Case]:
         """The next INT8 form; one at a time, since time may run out after each."""
         lag = self._lag()
         if lag > HOPELESS and not self._request.thorough:
             text = f"the exported model in FP32 takes {lag:.1f}x the time of eager torch"
             self._exports.leave_out("int8", f"{text}; --thorough tries INT8 anyway")
             return []
-        return self._admitted(self._exports.next_quantised(self.candidates, self.scenario, left_s))
+        return self._new(self._exports.next_quantised(self.candidates))
 
-    def _mix(self, left_s: float) -> list[Case]:
+    def _mix(self) -> list[Case]:
         """A fast INT8 form that exceeds the error limit, mixed with FP32 nodes.
 
         In a further row only forms within the limit race, so the first row shows which are fast.
         """
-        leader, measured = next(iter(self._ranked), None), self.candidates
-        if self._first is not None and leader is not None:
-            measured, label = self._first.candidates, leader.case.label
-            leader = next((c for c in measured if c.blocks and c.case.label == label), None)
-        if leader is None:
+        labels, measured = [c.case.label for c in self._ranked[:1]], self._first.candidates
+        leader = next((c for c in measured if c.blocks and c.case.label in labels), None)
+        if leader is None or not self._exports.takes(self.scenario.batch):
             return []
-        return self._admitted(self._exports.mixed(measured, leader, self.scenario, left_s))
+        return self._new(self._exports.mixed(measured, leader))
 
-    def _compile(self, left_s: float, share: float = 1.0) -> list[Case]:
+    def _compile(self, share: float = 1.0) -> list[Case]:
         if self._space.facts.stateful:
             why = "a call changes its state, and compiled code would keep that of one call"
             self._exports.leave_out("compile", why)
             return []
         found = self._to_compile()
-        if not found or self._is_far_ahead() or not self._exports.may_compile(left_s, share):
+        if not found or self._is_far_ahead() or not self._exports.may_compile(share):
             return []
         return self._new(found)
 
@@ -246,55 +250,50 @@ class OwnSearch(CandidateSource):
                 best.setdefault(case.device, case)
         return ways.compiled(self._space, best.values())
 
-    def _compile_first(self, left_s: float) -> list[Case]:
+    def _compile_first(self) -> list[Case]:
         """torch.compile at a further batch, if the first row skipped it: because another library
         was too far ahead, which may differ here, or for lack of time while it may win here.
         With two devices, their turns need that time."""
-        if self._first is None or has_compiled(self._first.candidates):
+        if has_compiled(self._first.candidates):
             return []
         if self._first._is_far_ahead():
-            return self._compile(left_s)
+            return self._compile()
         if len(self._space.devices) > 1 or not self._may_win_compiled:
             return []
-        return self._compile(left_s, TRIED)
+        return self._compile(TRIED)
 
-    def _vary(self, left_s: float) -> list[Case] | None:
+    def _vary(self) -> list[Case] | None:
         """The leader with other numbers of threads, and other options of its library."""
         ranked = self._ranked
         if not ranked or len(self.candidates) >= MOST_CANDIDATES:
             return []
         if len(ranked[0].blocks) < SETTLED_ROUNDS:
             return None
-        if joining := (
-            self._vary_leader(ranked, left_s)
-            or self._vary_compiled(ranked, left_s)
-            or self._keep(left_s)
-        ):
+        if joining := (self._vary_leader(ranked) or self._vary_compiled(ranked) or self._keep()):
             return joining
-        if self._first is not None or has_compiled(self.candidates):
+        if self.follows or has_compiled(self.candidates):
             return None  # another candidate may take the lead
-        at_last = self._compile(left_s, TRIED)
+        at_last = self._compile(TRIED)
         if not self._may_win_compiled:
             self.extra |= {each.id for each in at_last}
         return at_last or None
 
-    def _vary_leader(self, ranked: Sequence[Candidate], left_s: float) -> list[Case]:
+    def _vary_leader(self, ranked: Sequence[Candidate]) -> list[Case]:
         """The leader and those near it with other numbers of threads, else the leader with other
         options of its library; none for compiled code."""
         case = ranked[0].case
         if case.is_compiled:
             return []
         near = [c.case for c in ranked[:LEADERS] if c.min_s <= NEAR * ranked[0].min_s]
-        quick = [*_unspun(case), *self._on_other_threads(case), *rivals(near)]
-        if new := self._admitted(quick):
-            return new
+        if quick := self._new([*_unspun(case), *self._on_other_threads(case), *rivals(near)]):
+            return quick
         is_done = case.id in self._varied or case.backend not in ONNX_BACKENDS
-        if is_done or self._is_short(left_s):
+        if is_done or self._is_short:
             return []
         self._varied.add(case.id)
-        return self._admitted(self._exports.neighbours(case, self.scenario, left_s))
+        return self._new(self._exports.neighbours(case))
 
-    def _vary_compiled(self, ranked: Sequence[Candidate], left_s: float) -> list[Case]:
+    def _vary_compiled(self, ranked: Sequence[Candidate]) -> list[Case]:
         """Another number of threads or precision of the best compiled candidate, if it is near, or
         itself in a process that keeps freed memory."""
         compiled = next((c for c in ranked if c.case.is_compiled), None)
@@ -305,21 +304,19 @@ class OwnSearch(CandidateSource):
         others += self._on_other_threads(case)
         raced = dict.fromkeys(c.case.precision for c in ranked if c.case.backend == "torch")
         others += [replace(case, precision=precision) for precision in raced]
-        new = [each for each in others if each.id not in self._known][:1]
-        if not new or not self._exports.may_compile(left_s):
+        is_done = all(each.id in self._known for each in others)
+        if is_done or not self._exports.may_compile():
             self._exports.take_in("compile")  # one of them has raced
             return []
-        return self._admitted(new)
+        return self._new(others, most=1)
 
     def _on_other_threads(self, case: Case) -> list[Case]:
         """The case with each other number of threads; none on a GPU."""
         return [on_threads(n, case) for n in self._space.threads if case.threads not in (n, None)]
 
-    def _repeat_best(self, left_s: float) -> list[Case]:
+    def _repeat_best(self) -> list[Case]:
         """The best candidates of the first row at this row's batch, without compiled ones that were
         far behind the best on their device."""
-        if self._first is None:
-            return []
         ranked = self._first._ranked
         best_s = {c.case.device: c.min_s for c in reversed(ranked)}
         ranked = [
@@ -332,9 +329,8 @@ class OwnSearch(CandidateSource):
             form = (case.quantization or "").partition("-")[0]
             kinds.setdefault((case.device, case.backend, case.precision, form), case)
         chosen = dict.fromkeys([*kinds.values(), *(c.case for c in ranked[:LEADERS])])
-        kept = [case for case in chosen if self._exports.runs(case, self.scenario)]
-        moved = [self._here(case) for case in kept[:MOST_REPEATED]]
-        return self._admitted(self._affordable(moved, left_s))
+        kept = list(filter(self._runs, chosen))
+        return self._new(self._affordable(kept[:MOST_REPEATED]))
 
     # --------------------------------------------------------------- helpers
 
@@ -342,63 +338,53 @@ class OwnSearch(CandidateSource):
         """The case with the batch and parameters of this row."""
         return replace(case, batch=self.scenario.batch, params=self.scenario.params)
 
-    def _is_short(self, left_s: float) -> bool:
-        return left_s < LEAST_SHARE * self._request.budget
+    def _runs(self, case: Case) -> bool:
+        """Whether the candidate of another row can run at the batch of this one."""
+        return case.backend not in ONNX_BACKENDS or self._exports.takes(self.scenario.batch)
 
     @property
-    def _ranked(self) -> list[Candidate]:
-        """The admissible candidates, fastest first."""
-        return ranked(eligible(self.candidates, self.scenario))
+    def _is_short(self) -> bool:
+        return self._exports.left_s < LEAST_SHARE * self._request.budget
 
     @property
-    def _eager(self) -> list[Candidate]:
-        """The admissible candidates of torch that are not compiled, fastest first."""
-        torch = (each for each in self._ranked if each.case.backend == "torch")
-        return [each for each in torch if not each.case.is_compiled]
-
-    @property
-    def _best_eager(self) -> Candidate | None:
-        return next(iter(self._eager), None)
+    def _lead(self) -> float | None:
+        """The leader's lead over the best eager candidate; None without one."""
+        return self._eager[0].min_s / self._ranked[0].min_s if self._eager else None
 
     @property
     def _may_win_compiled(self) -> bool:
         """Whether eager torch leads, or is as near to the leader as compiling may make up for."""
-        eager = self._best_eager
-        return eager is not None and eager.min_s <= WITHIN_REACH * self._ranked[0].min_s
+        return self._lead is not None and self._lead <= WITHIN_REACH
 
     def _lag(self) -> float:
         """The exported model's FP32 time over that of the best eager candidate; 1 if unknown."""
-        eager = self._best_eager
         own = ("fp32", self._space.facts.precision)
         plain = [
             c.min_s
             for c in self.candidates
             if c.blocks and c.case.backend in ONNX_BACKENDS and c.case.precision in own
         ]
-        return min(plain) / eager.min_s if eager and plain else 1.0
+        return min(plain) / self._eager[0].min_s if self._eager and plain else 1.0
 
     def _is_far_ahead(self) -> bool:
         """Whether another library leads eager torch by too much for compiling to win."""
-        eager = self._best_eager
-        if eager is None or self._request.thorough or self._request.names_compile:
+        lead = self._lead
+        if lead is None or self._request.thorough or self._request.names_compile:
             return False
-        lead = eager.min_s / self._ranked[0].min_s
         if lead > FAR_AHEAD:
             text = f"the leader is {lead:.1f}x as fast as eager torch"
             self._exports.leave_out("compile", f"{text}; --thorough compiles it anyway")
         return lead > FAR_AHEAD
 
-    def _affordable(self, cases: Sequence[Case], left_s: float) -> list[Case]:
+    def _affordable(self, cases: Sequence[Case]) -> list[Case]:
         """The cases, without compiled ones if no time is left to compile."""
-        return [c for c in cases if not c.is_compiled or self._exports.may_compile(left_s)]
+        return [c for c in cases if not c.is_compiled or self._exports.may_compile()]
 
-    def _new(self, cases: Iterable[Case]) -> list[Case]:
-        return self._admitted(map(self._here, cases))
-
-    def _admitted(self, cases: Iterable[Case]) -> list[Case]:
-        """The cases that are new and pass the filters of the request."""
-        new = {case.id: case for case in cases if case.id not in self._known}
-        found = {i: case for i, case in new.items() if self._request.admits(case)}
+    def _new(self, cases: Iterable[Case], most: int | None = None) -> list[Case]:
+        """The cases that this row has not had and the request admits, the first `most` of them."""
+        here = map(self._here, cases)
+        new = {c.id: c for c in here if c.id not in self._known and self._request.admits(c)}
+        found = dict(islice(new.items(), most))
         self._known.update(found)
         return list(found.values())
 

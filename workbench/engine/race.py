@@ -15,10 +15,9 @@ from ..report.candidate import CANCELLED, Candidate
 from ..stats.samples import MIN_PAIRS
 from .blocks import BlockRunner
 from .context import RunContext, Share
-from .extra_time import LEAST_EXTENSION_S, ROOM_SHARE, ExtraTime
 from .overhead import PREPARING
 from .preparation import Preparation, PreparedCase
-from .schedule import RoundBudget, by_promise, entry_order, in_turns
+from .schedule import RowTime, by_promise, entry_order, in_turns
 
 MOST_ROUNDS = 40
 REFERENCE_ROUNDS = 5  # for reference-only precisions
@@ -32,9 +31,8 @@ class Race:
     def __init__(self, plan: RowPlan, context: RunContext, share: Share) -> None:
         self._plan, self._context, self._share = plan, context, share
         self.preparation = Preparation(plan, context, share)
-        self._extra = ExtraTime(plan, context, share)
-        self._budget = RoundBudget(plan, share)
-        self._blocks = BlockRunner(plan, context, self.preparation, self._budget)
+        self._time = RowTime(plan, context, share)
+        self._blocks = BlockRunner(plan, context, self.preparation, self._time)
         self._active: list[PreparedCase] = []  # still racing
         self._late: list[Case] = []  # to enter once the others are decided
         self._reference_only: list[Case] = []  # they race last, among themselves
@@ -53,7 +51,7 @@ class Race:
             context.telemetry.begin()
             ended_by = self._run_rounds()
             rounds = row.round  # a last round in which nothing was measured does not count
-            self._extra.give_back()
+            self._time.give_back()
             # The budget ran out before the decision, so these cannot enter.
             for case in self._late:
                 self.preparation.skip(case)
@@ -61,7 +59,7 @@ class Race:
             decided, self._active, self._is_deciding = self._active, [], False
             self._enter(self._reference_only, REFERENCE_COST * self.preparation.longest_s)
             self._run_rounds()
-            self._extra.make_up()
+            self._time.make_up()
         finally:
             rounds = self._number if rounds is None else rounds
             context.record(ev.RaceEnded, scenario=scenario, rounds=rounds, ended_by=ended_by)
@@ -89,18 +87,18 @@ class Race:
         if not self._number:
             self._fit_first_round()
         while self._active and self._number - all_in < most_rounds:
-            if self._number and not self._budget.fits(self._active, after=self._number):
+            if self._number and not self._time.fits(self._active, after=self._number):
                 more_s = self._settling_s(self._number - first)
                 if not more_s:
                     return "budget"
-                self._extra.take(more_s)
+                self._time.take(more_s)
             joined = self._number > first and self._number == all_in
             self._run_round(self._resting() if joined else set())
             self._number += 1
             rounds = self._number - first
             self._eliminate(rounds)
             if rounds >= MIN_PAIRS and self._is_decided():
-                self._extra.give_back()
+                self._time.give_back()
             if self._enter_joining():
                 all_in = self._number
             elif self._is_over(rounds):
@@ -121,7 +119,7 @@ class Race:
         number = self._number
         taking_turns = [each for each in self._active if each.case.id not in resting]
         for prepared in taking_turns[:: -1 if number % 2 else 1]:
-            turn_s = self._budget.turn_s(prepared, self._active)
+            turn_s = self._time.turn_s(prepared, self._active)
             if number > 0 and turn_s > self._share.left_to_all_s:
                 return
             if not self._blocks.take(prepared, number, self._active):
@@ -130,18 +128,10 @@ class Race:
     def _settling_s(self, rounds: int) -> float:
         """Seconds beyond the row's share that may settle an answer which is open after `rounds`
         rounds; 0 if more rounds would not, or if the run may not last that much longer."""
-        round_s, spare_s = self._budget.round_s(self._active), self._extra.spare_s()
-        left_s = self._share.left_s
-        least = max(1, MIN_PAIRS - rounds)
-        if rounds >= stopping.PATIENCE or least * round_s - left_s > spare_s:
-            return 0.0
-        if not self._is_deciding or self._is_decided():
+        more_s = self._time.settling_s(self._active, after=rounds)
+        if not (more_s and self._is_deciding) or self._is_decided():
             return 0.0  # no round would change the answer
-        # More time also makes rounds longer, which were short for lack of it.
-        missing_s = (stopping.PATIENCE - rounds) * round_s - left_s
-        more_s = min(spare_s, max(LEAST_EXTENSION_S, missing_s))
-        verdict = decide(self._context.report, self._plan.scenario)
-        return more_s if more_s >= LEAST_EXTENSION_S and verdict.is_open else 0.0
+        return more_s if decide(self._context.report, self._plan.scenario).is_open else 0.0
 
     # ------------------------------------------------------------ who enters
 
@@ -153,7 +143,7 @@ class Race:
         """
         before = len(self._active)
         for case in cases:
-            reserve_s = self._budget.first_round_s(self._active)
+            reserve_s = self._time.first_round_s(self._active)
             least_s = max(need_s, reserve_s)
             if self._number and len(self._active) > before:  # new ones wait for their first turn
                 least_s = max(need_s, reserve_s + self.preparation.expected_s(case))
@@ -164,19 +154,19 @@ class Race:
 
     def _make_room(self, case: Case) -> None:
         """Lengthen the row for a candidate that its time is too short to prepare."""
-        round_s = max(0.0, self._budget.first_round_s(self._active))
+        round_s = max(0.0, self._time.first_round_s(self._active))
         need_s = round_s + self.preparation.expected_s(case)
         more_s = need_s - self._share.left_s
         lacks_time = self._share.left_s <= round_s or self._share.left_to_all_s < need_s
-        if lacks_time and 0 < more_s <= self._extra.spare_s(ROOM_SHARE):
-            self._extra.take(more_s)
+        if lacks_time and 0 < more_s <= self._time.room_s():
+            self._time.take(more_s)
 
     def _fit_first_round(self) -> None:
         """Lengthen a row that has no time for a turn of each.  The shortest then come first, since
         the run may end before the rest."""
-        short_s = self._budget.round_s(self._active) - self._share.left_s
+        short_s = self._time.round_s(self._active) - self._share.left_s
         if short_s > 0 and len(self._active) > 1:
-            self._extra.take(min(short_s, max(0.0, self._extra.spare_s(ROOM_SHARE))))
+            self._time.take(min(short_s, max(0.0, self._time.room_s())))
             self._active.sort(key=lambda prepared: prepared.sample_s)
 
     def _enter_watched(self) -> DisturbanceMonitor:
@@ -199,7 +189,7 @@ class Race:
             else:
                 self._make_room(case)
                 self._enter([case])
-        self._extra.give_back()  # preparing may have taken less than `_make_room` allowed
+        self._time.give_back()  # preparing may have taken less than `_make_room` allowed
         self._active.sort(key=lambda prepared: first.index(prepared.case))
         self._late += filter(self.preparation.is_worth_it, late)
 
@@ -228,7 +218,7 @@ class Race:
         plan, left_s = self._plan, self._share.left_s
         candidates = self._row_candidates()
         cases = refinements.due(plan, candidates) if left_s > self.preparation.longest_s else []
-        reserve_s = MIN_PAIRS * self._budget.round_s(self._active)  # to compare what joins
+        reserve_s = MIN_PAIRS * self._time.round_s(self._active)  # to compare what joins
         if plan.source is not None and left_s > reserve_s:
             with self._context.overhead.spending(PREPARING):
                 cases += plan.source.join(candidates, left_s - reserve_s)
@@ -260,15 +250,15 @@ class Race:
         Meanwhile they have all of the run's extension, since a preparation that is cut off was in
         vain.  Then the row has the time that it had before, or `reserve_s`.
         """
-        left_s, whole_s = self._share.left_s, self._extra.lent_s(1.0)
-        after_round_s = left_s - self._budget.round_s(self._active)
+        left_s, whole_s = self._share.left_s, self._time.lent_s(1.0)
+        after_round_s = left_s - self._time.round_s(self._active)
         if not 0 < source.lacks_s(candidates, after_round_s) <= whole_s:
             return False
-        self._extra.take(whole_s)
+        self._time.take(whole_s)
         with self._context.overhead.spending(PREPARING):
             cases = source.join_late(self._share.left_s - reserve_s)
-        self._extra.is_for_source = self._join(cases)
-        self._extra.give_back(max(left_s, reserve_s))
+        self._time.is_for_source = self._join(cases)
+        self._time.give_back(max(left_s, reserve_s))
         return bool(cases)
 
     # ------------------------------------------------------------ who leaves
@@ -289,7 +279,7 @@ class Race:
         """Take protected cases out of `leaving` if there is time to give the lead an interval."""
         kept = elimination.protected(standings)
         staying = [p for p in self._active if p.case.id in kept or p.case.id not in leaving]
-        if self._budget.fits(staying, after=self._number, rounds=MIN_PAIRS - 1):
+        if self._time.fits(staying, after=self._number, rounds=MIN_PAIRS - 1):
             for prepared in staying:
                 eliminated = leaving.pop(prepared.case.id, None)
                 if eliminated is not None and eliminated.reason.code not in elimination.SLOW:
@@ -333,8 +323,8 @@ class Race:
             measured=[c for c in measured if (c.case.id in apart) != self._is_deciding],
             rounds=rounds,
             cpu=self._context.machine.cpu,
-            turn_s={p.case.id: self._budget.turn_s(p, self._active) for p in self._active},
-            usable_s=self._budget.usable_s(self._active, after=self._number),
+            turn_s={p.case.id: self._time.turn_s(p, self._active) for p in self._active},
+            usable_s=self._time.usable_s(self._active, after=self._number),
         )
 
     def _report_warnings(self, disturbance: DisturbanceMonitor, ended_by: str) -> None:

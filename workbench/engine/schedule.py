@@ -1,16 +1,19 @@
-"""The plan of a race: when its cases enter, how long its blocks are, whether further rounds fit."""
+"""The plan of a race: when its cases enter, how long its blocks are, whether further rounds fit,
+and the time of a row beyond its share, which only a run without --budget has."""
 
 from collections.abc import Collection, Iterable
 from itertools import zip_longest
 
+from ..advisor.stopping import PATIENCE
 from ..contract import Case, kind_of
 from ..planning.admission import small_probe_of
 from ..planning.plan import RowPlan
 from ..planning.scenario import Scenario
+from ..records import events as ev
 from ..records.machine import Cpu
 from ..stats.samples import MIN_PAIRS
 from ..worker.block import LEAD_IN_CAP_S, LEAD_IN_SAMPLES
-from .context import Share
+from .context import RunContext, Share
 from .preparation import PreparedCase
 
 BLOCK_S = 0.2  # block length if the budget allows it: a resumed worker starts 3-6 % slow
@@ -23,6 +26,8 @@ TAIL_SAMPLES = 34  # per block: three blocks have the 100 samples that a 99th pe
 LONGEST_TAIL_BLOCK_S = 1.0
 LEAST_ROUNDS = 2  # rounds of a candidate that races alone
 OVERDRAFT = 0.05  # share of the run's time left that the rounds for an interval may borrow
+ROOM_SHARE = 0.5  # most of the run's extension that one row may take while others wait
+LEAST_EXTENSION_S = 1.0  # shortest extension for rounds, since less would settle nothing
 
 
 def entry_order(plan: RowPlan, cpu: Cpu) -> tuple[list[Case], list[Case], list[Case]]:
@@ -88,19 +93,22 @@ def timed_s(scenario: Scenario, sample_s: float, block_s: float = SHORTEST_BLOCK
     return max(block_s, least_samples(scenario, sample_s) * sample_s)
 
 
-class RoundBudget:
-    """Plans blocks and rounds within the time of one row."""
+class RowTime:
+    """Plans blocks and rounds within the time of one row; lengthens the row, and the run with it,
+    and returns what the row does not need."""
 
-    def __init__(self, plan: RowPlan, share: Share) -> None:
-        self._share, self._scenario = share, plan.scenario
+    def __init__(self, plan: RowPlan, context: RunContext, share: Share) -> None:
+        self._plan, self._context, self._share = plan, context, share
+        self._added_s = 0.0  # beyond its share so far
+        self.is_for_source = False  # added for a candidate of the source that lacked time
         tails = plan.scenario.measures_tails
-        self._longest_s = SHORT_BLOCK_S if plan.source is not None or tails else BLOCK_S
+        self._longest_block_s = SHORT_BLOCK_S if plan.source is not None or tails else BLOCK_S
         self._rounds_wanted = TAIL_ROUNDS_WANTED if tails else ROUNDS_WANTED
 
     def block_s(self, field: Collection[PreparedCase]) -> float:
         """Length of a block at which the wanted number of rounds of `field` fits, within bounds."""
         fitting_s = self._share.left_s / (self._rounds_wanted * len(field))
-        return min(self._longest_s, max(SHORTEST_BLOCK_S, fitting_s))
+        return min(self._longest_block_s, max(SHORTEST_BLOCK_S, fitting_s))
 
     def turn_s(self, prepared: PreparedCase, field: Collection[PreparedCase]) -> float:
         """Predicted seconds of one turn in a race of `field`, lead-in included."""
@@ -108,7 +116,7 @@ class RoundBudget:
         if lead_in_s is None:
             lead_in_s = longest_lead_in_s(prepared.case.device, prepared.passing_s)
         lead_in_s += prepared.restore_s  # once before the first
-        return timed_s(self._scenario, prepared.passing_s, self.block_s(field)) + lead_in_s
+        return timed_s(self._plan.scenario, prepared.passing_s, self.block_s(field)) + lead_in_s
 
     def round_s(self, field: Collection[PreparedCase]) -> float:
         """Predicted seconds of one round of `field`."""
@@ -135,3 +143,49 @@ class RoundBudget:
         may_borrow = after < (MIN_PAIRS if len(field) > 1 else LEAST_ROUNDS)
         borrowed_s = OVERDRAFT * self._share.left_to_all_s if may_borrow else 0.0
         return max(self._share.left_s, borrowed_s)
+
+    # --------------------------------------------------- beyond the share
+
+    def _spare_s(self, least_share: float = 0.0) -> float:
+        """Seconds for more rounds, which rows of a table and lengthened ones may get."""
+        plan = self._plan
+        may_grow = plan.scenario.owes_verdict and (plan.source is None or self.is_for_source)
+        return self.lent_s(least_share) if may_grow else 0.0
+
+    def room_s(self) -> float:
+        """Seconds for a first turn of each candidate."""
+        return self._spare_s(ROOM_SHARE)
+
+    def settling_s(self, field: Collection[PreparedCase], *, after: int) -> float:
+        """Seconds in which further rounds of `field` may settle what is open after `after` rounds;
+        0 if that is unlikely, or if the run may not last that much longer."""
+        round_s, spare_s, left_s = self.round_s(field), self._spare_s(), self._share.left_s
+        if after >= PATIENCE or max(1, MIN_PAIRS - after) * round_s - left_s > spare_s:
+            return 0.0
+        # More time also makes rounds longer, which were short for lack of it.
+        more_s = min(spare_s, max(LEAST_EXTENSION_S, (PATIENCE - after) * round_s - left_s))
+        return more_s if more_s >= LEAST_EXTENSION_S else 0.0
+
+    def lent_s(self, least_share: float) -> float:
+        """Seconds of the run's extension for this row: an equal share, at least `least_share`."""
+        of_others_s = self._context.report.extended_s - self._added_s
+        whole_s = self._context.request.extension_s - of_others_s
+        return max(least_share, 1 / self._share.rows) * whole_s - self._added_s
+
+    def take(self, by_s: float) -> None:
+        """Lengthen the row and the run, or shorten them."""
+        if by_s:
+            self._share.until_s += by_s
+            self._share.end_s += by_s
+            self._added_s += by_s
+            self._context.record(ev.BudgetExtended, scenario=self._plan.scenario.id, by_s=by_s)
+
+    def give_back(self, keep_s: float = 0.0) -> None:
+        """Return the time beyond its share that the row does not need: all but `keep_s`."""
+        self.take(-min(self._added_s, max(0.0, self._share.left_s - keep_s)))
+
+    def make_up(self) -> None:
+        """Lengthen the run by the time that this row took from the rows to come."""
+        over_s = min(-self._share.left_s, self.room_s())
+        if self._share.rows > 1 and over_s >= LEAST_EXTENSION_S:
+            self.take(over_s)

@@ -27,7 +27,7 @@ class TrainingSearch(OwnSearch):
         return replace(here, tuning={**here.tuning, "workers": most})
 
     def _plan(self) -> list[Stage]:
-        if self._first is not None:
+        if self.follows:
             return [self._repeat_best, self._vary_settings]
         return [self._change, self._vary_settings]
 
@@ -40,11 +40,11 @@ class TrainingSearch(OwnSearch):
 
     def gap(self, candidates: Sequence[Candidate]) -> str:
         """Other precisions and modes, or the compiled form of a leader in eager torch."""
-        self.candidates = candidates
+        self._see(candidates, 0.0)
         may_win = self._may_win_compiled and not has_compiled(candidates)
-        if self._first is None and may_win:
-            self._compile(0.0)  # the race may never have come to it
-        if self._first is None and self._change(0.0):
+        if not self.follows and may_win:
+            self._compile()  # the race may never have come to it
+        if not self.follows and self._change():
             return CHANGED
         return COMPILED if may_win and "compile" in self._exports.late else ""
 
@@ -55,7 +55,7 @@ class TrainingSearch(OwnSearch):
         found = training.after(ranked[0].case, self._space, None, 0.0)
         return [each for each in found if each.is_compiled]
 
-    def _change(self, left_s: float) -> list[Case]:
+    def _change(self) -> list[Case]:
         """The next precision, the code's own first: one that takes too long, as FP16 on a CPU may,
         ends the worker that all share."""
         found = training.start(self._space)
@@ -63,19 +63,19 @@ class TrainingSearch(OwnSearch):
         groups = (self._new(c for c in found if c.precision == kind) for kind in kinds)
         return next(filter(None, groups), [])
 
-    def _vary_settings(self, left_s: float) -> list[Case] | None:
+    def _vary_settings(self) -> list[Case] | None:
         """Neighbours of the leader of each device, once it has led for some rounds."""
-        leaders = [] if self._is_short(left_s) else settled_leaders(self.candidates, self.scenario)
+        leaders = [] if self._is_short else settled_leaders(self.candidates, self.scenario)
         for leader in leaders:
             if leader.case.id in self._varied:
                 continue
             self._varied.add(leader.case.id)
             waiting = leader.blocks[-1].metrics.get(WAITING_FRACTION, 0.0)
             found = training.after(leader.case, self._space, self.scenario.batch, waiting)
-            if self._first is not None:  # it has raced the modes
+            if self.follows:  # the first row has raced the modes
                 found = [each for each in found if each.mode == leader.case.mode]
             if loses_by_faults(leader, leader):
                 found.append(keeping(leader.case))
-            if cases := self._new(self._affordable(found, left_s)):
+            if cases := self._new(self._affordable(found)):
                 return cases
         return None

@@ -52,6 +52,7 @@ class VariantSearch:
     waiting: list[Proposal]
     space: SearchSpace
     variants: ModelVariants
+    scenario: Scenario
     case_of: Callable[[Proposal, Scenario], Case] = case_of
     _recipes: dict[str, Recipe] = field(default_factory=dict)  # by variant
     _is_mixed: bool = False
@@ -67,9 +68,9 @@ class VariantSearch:
         late = [name for name, why in self.variants.left_out.items() if why == LATE]
         return listed(late, MOST_LISTED) if late else ""
 
-    def next(self, measured: Iterable[Candidate], scenario: Scenario, until_s: float) -> list[Case]:
+    def next(self, measured: Iterable[Candidate], until_s: float) -> list[Case]:
         """The next variant, if it can be built before `until_s`; only one, as time may run out."""
-        cases, too_coarse = list[Case](), self._too_coarse(measured, scenario)
+        cases, too_coarse = list[Case](), self._too_coarse(measured)
         while self.waiting and not cases:
             recipe = self.waiting[0].recipe
             if self.variants.timed_out:
@@ -78,28 +79,26 @@ class VariantSearch:
                 self.variants.left_out[recipe.label] = TOO_COARSE
                 self.waiting.pop(0)
             else:
-                cases = self.admit([self.waiting.pop(0)], scenario, until_s)
+                cases = self.admit([self.waiting.pop(0)], until_s)
         return cases
 
-    def _too_coarse(self, measured: Iterable[Candidate], scenario: Scenario) -> set[Recipe]:
+    def _too_coarse(self, measured: Iterable[Candidate]) -> set[Recipe]:
         """Static forms with a scale per tensor whose counterparts with a scale per channel are far
         above the error limit; none with --thorough."""
         found = set[Recipe]()
         for each in () if self.space.thorough else measured:
-            recipe, limit = self.proposal(each.case).recipe, error_limit(each, scenario)
+            recipe, limit = self.proposal(each.case).recipe, error_limit(each, self.scenario)
             is_far_off = limit is not None and each.accuracy and each.accuracy.worst > FAR * limit
             if is_far_off and recipe.method == "static" and recipe.per_channel:
                 found.add(replace(recipe, per_channel=False))
         return found
 
-    def admit(
-        self, proposals: Iterable[Proposal], scenario: Scenario, until_s: float
-    ) -> list[Case]:
+    def admit(self, proposals: Iterable[Proposal], until_s: float) -> list[Case]:
         """The cases of proposals whose variant exists, or can be built before `until_s`."""
         cases = []
         for proposal in proposals:
             if self.variants.build(proposal.recipe, until_s):
-                cases.append(case := self.case_of(proposal, scenario))
+                cases.append(case := self.case_of(proposal, self.scenario))
                 self._recipes[case.variant] = proposal.recipe
         return cases
 
@@ -112,22 +111,18 @@ class VariantSearch:
         """Proposals that differ from the leader in one respect."""
         return neighbours(self.proposal(leader), self.space)
 
-    def mix(
-        self, measured: Iterable[Candidate], leader: Candidate, scenario: Scenario, seconds: float
-    ) -> list[Case]:
+    def mix(self, measured: Iterable[Candidate], leader: Candidate, seconds: float) -> list[Case]:
         """Once, a mixed variant where a static one is faster but exceeds the error limit."""
-        base = None if self._is_mixed else self._worth_mixing(measured, leader, scenario)
+        base = None if self._is_mixed else self._worth_mixing(measured, leader)
         if base is None:
             return []
         self._is_mixed = True
         given = replace(self.proposal(base.case), mode=None)
         recipe = self.variants.mix(given.recipe, seconds)
         found = [] if recipe is None else [replace(given, recipe=recipe)]
-        return self.admit(found, scenario, 0.0)
+        return self.admit(found, 0.0)
 
-    def _worth_mixing(
-        self, measured: Iterable[Candidate], leader: Candidate, scenario: Scenario
-    ) -> Candidate | None:
+    def _worth_mixing(self, measured: Iterable[Candidate], leader: Candidate) -> Candidate | None:
         """The fastest of the static variants with the smallest errors, if its error alone keeps it
         from leading."""
         errors = [
@@ -136,7 +131,7 @@ class VariantSearch:
             if (c.case.quantization or "").startswith("static")
             and c.accuracy is not None
             and c.blocks
-            and exceeds_error_limit(c, scenario)
+            and exceeds_error_limit(c, self.scenario)
             and c.min_s < MIX_GAIN * leader.min_s
         ]
         least = min((error for error, _ in errors), default=0.0)
@@ -150,32 +145,28 @@ class VariantSearch:
 class CandidateSearch(VariantSearch, CandidateSource):
     """The candidate source of a model's row: planned proposals, then a local search."""
 
-    scenario: Scenario = field(kw_only=True)
-
     def start(self) -> list[Case]:
         """The cases to start with: the model as given, or else the first variant."""
-        context, scenario = self.variants.context, self.scenario
+        context = self.variants.context
         until_s = context.now() + BUILD_SHARE * context.request.budget
         given = [proposal for proposal in self.waiting if proposal.recipe == ORIGINAL]
         self.waiting = [proposal for proposal in self.waiting if proposal.recipe != ORIGINAL]
-        return self.admit(given, scenario, until_s) or self.next((), scenario, until_s)
+        return self.admit(given, until_s) or self.next((), until_s)
 
     def files(self, case: Case) -> Mapping[str, str]:
         return self.variants.files(case)
 
     def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
         """A variant that waits, else a mixed variant, else neighbours of the leader."""
-        context, scenario = self.variants.context, self.scenario
+        context = self.variants.context
         request, until_s = context.request, context.now() + left_s / 2
-        if left_s >= JOIN_SHARE * request.budget and (
-            cases := self.next(candidates, scenario, until_s)
-        ):
+        if left_s >= JOIN_SHARE * request.budget and (cases := self.next(candidates, until_s)):
             return cases
         measured = [c for c in candidates if c.blocks and c.case.device == "cpu"]
-        order = ranked(eligible(measured, scenario))
+        order = ranked(eligible(measured, self.scenario))
         if not order or left_s < JOIN_LEAST_SHARE * request.budget:
             return []
-        if mixed := self.mix(measured, order[0], scenario, MIX_SHARE * left_s):
+        if mixed := self.mix(measured, order[0], MIX_SHARE * left_s):
             return mixed
         if request.thorough or len(order[0].blocks) < SETTLED_ROUNDS:
             return []
@@ -184,7 +175,7 @@ class CandidateSearch(VariantSearch, CandidateSource):
         around = [*self.neighbours(best[0]), *map(self.proposal, rivals(best))]
         new = [proposal for proposal in dict.fromkeys(around) if proposal not in known]
         room = max(0, MOST_CANDIDATES - len(candidates))
-        return self.admit(new[:room], scenario, until_s)
+        return self.admit(new[:room], until_s)
 
     def baseline(self, candidates: Sequence[Candidate]) -> str | None:
         """The id of the fastest candidate of the model as given on the CPU."""

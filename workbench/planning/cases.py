@@ -37,6 +37,11 @@ def gpu_devices(request: Request, machine: Machine) -> list[str]:
     return list(dict.fromkeys([*explicit, *(name for name in usable if name in one_of_each)]))
 
 
+def devices_of(request: Request, machine: Machine) -> list[str]:
+    """The devices to race: the CPU, unless only others are requested, and those GPUs."""
+    return [*(["cpu"] if request.with_cpu else []), *gpu_devices(request, machine)]
+
+
 def fill_cases(
     rows: Sequence[RowPlan],
     request: Request,
@@ -46,10 +51,10 @@ def fill_cases(
     """Fill in the candidates of each row; UsageError if the filters leave a row without any, or if
     a workload that the user named cannot describe them.  Optional backends take part if they are
     `installed`, or all if that is unknown (None)."""
-    gpus = gpu_devices(request, machine)
+    devices = devices_of(request, machine)
     for row in rows:
         try:
-            row.cases = cases_on(row, request, machine, gpus, installed, with_cpu=request.with_cpu)
+            row.cases = cases_on(row, request, machine, devices, installed)
             row.refining = _refining(row, request, machine)
             row.cases = [case for case in row.cases if case not in row.refining]
             if len(row.cases) > MOST_CASES:
@@ -71,7 +76,7 @@ def fill_cases(
         if not (row.cases or request.every):
             lacking = _not_installed(row, installed)
             if lacking is None:
-                raise _no_candidate(row, gpus)
+                raise _no_candidate(row, devices)
             if not request.all_scenarios:
                 raise UsageError(f"{lacking.message}: {lacking.hint}")
             row.refused = lacking
@@ -108,8 +113,9 @@ def _not_installed(row: RowPlan, installed: Collection[str] | None) -> Reason | 
     return Reason("not_installed", text, catalog.backend(needed[0]).install)
 
 
-def _no_candidate(row: RowPlan, gpus: Sequence[str]) -> UsageError:
+def _no_candidate(row: RowPlan, devices: Sequence[str]) -> UsageError:
     name, variants = row.scenario.id, row.workload.variants
+    gpus = [device for device in devices if device != "cpu"]
     if not gpus and all(variant.device_kind == "gpu" for variant in variants):
         return UsageError(f"{name} needs a GPU, and none here can be used; see workbench detect")
     if row.scenario.objective in UNTIMED and gpus:
@@ -123,12 +129,10 @@ def cases_on(
     row: RowPlan,
     request: Request,
     machine: Machine,
-    gpus: Sequence[str],
+    devices: Sequence[str],
     installed: Collection[str] | None,
-    *,
-    with_cpu: bool,
 ) -> list[Case]:
-    """The candidates of a row on `machine`: on its CPU if `with_cpu`, and on these of its GPUs."""
+    """The candidates of a row on these devices of `machine`."""
     found: list[Case] = []
     for variant in row.workload.variants:
         is_wanted = _is_wanted(variant, row.scenario, request)
@@ -137,13 +141,13 @@ def cases_on(
         sizes = {"batch": row.scenario.batch, "params": row.scenario.params}
         template = case_of(variant, row.workload, "cpu", **sizes)
         placed: list[Case] = []
-        if variant.device_kind == "cpu" and with_cpu:
+        if variant.device_kind == "cpu" and "cpu" in devices:
             counts = thread_counts(row.scenario, request, machine)
             known = dict.fromkeys(min(variant.threads or count, count) for count in counts)
             placed = [replace(template, threads=count) for count in known]
         elif variant.device_kind == "gpu" and row.scenario.objective not in UNTIMED:
             usable = usable_by(variant.backend, machine)
-            placed = [replace(template, device=gpu) for gpu in gpus if gpu in usable]
+            placed = [replace(template, device=gpu) for gpu in devices if gpu in usable]
         for tuning in _tunings(row, machine, variant.device_kind):
             found += [replace(case, tuning=tuning) for case in placed]
     return found

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from .. import catalog
 from ..contract import ParameterValue, Variant, kind_of
 from ..records.machine import Machine
-from .cases import case_of, gpu_devices
+from .cases import case_of, devices_of
 from .plan import RowPlan
 from .request import Request
 from .rows import plain_scenario
@@ -36,9 +36,7 @@ def requested_rows(request: Request, machine: Machine, *, brief: bool = False) -
 
     `brief` plans only smaller products and bandwidth, enough to report results as fractions.
     """
-    devices = [d for d in gpu_devices(request, machine) if not kind_of(d).simulated]
-    if request.with_cpu:
-        devices = ["cpu", *devices]
+    devices = [d for d in devices_of(request, machine) if not kind_of(d).simulated]
     cores = max(request.threads, default=machine.cpu.effective_cores)
     wanted = (PRODUCT, MEMORY) if brief else (PRODUCT, MEMORY, TRANSFER, LAUNCH)
     rows = [_row(name, machine, devices, cores, brief=brief) for name in wanted]

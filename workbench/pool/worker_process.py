@@ -170,8 +170,7 @@ class WorkerProcess(LineProcess):
 
     def freeze(self) -> bool:
         """Stop the whole group; True once all its processes are seen to have stopped."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGSTOP)
+        self.signal_group(signal.SIGSTOP)
         until = time.monotonic() + 1.0
         while not all(map(_stands_still, children.family(self.pid))):
             if time.monotonic() > until:
@@ -180,16 +179,7 @@ class WorkerProcess(LineProcess):
         return True
 
     def thaw(self) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGCONT)
-
-    def exit_code(self, within_s: float = 0.0) -> int | None:
-        """The exit code if the worker ends in time, else None."""
-        return children.exit_code(self.process, within_s)
-
-    def kill(self) -> None:
-        """Kill the whole group, without waiting for it as `reap` does."""
-        children.kill(self.process)
+        self.signal_group(signal.SIGCONT)
 
     def drop_compiled(self) -> None:
         """Remove the latest compiled files if the worker was killed while it compiled."""

@@ -21,7 +21,7 @@ from .children import empty_if_long, ending, log_tail
 
 _REAP_S = 2.0  # ample, since SIGKILL ends a process promptly
 # A signal just before a wait does not interrupt it, so its handler runs after this slice.
-SLICE_S = 0.1
+_SLICE_S = 0.1
 _PIPE_BYTES = 1 << 20  # the most that Linux allows without privileges (pipe(7))
 
 MOST_LINE_BYTES = 64 << 20  # in one answer; the profile of a large model takes a few MiB
@@ -81,7 +81,7 @@ class QueryProcess:
         until = time.monotonic() + wait_s
         while (line := self._complete()) is None and not self._pipe.closed:
             left_s = max(0.0, until - time.monotonic())
-            if self._readable.poll(1e3 * min(left_s, SLICE_S)):
+            if self._readable.poll(1e3 * min(left_s, _SLICE_S)):
                 self._incomplete += (data := os.read(self._pipe.fileno(), _PIPE_BYTES))
                 if not data:  # its pipe has closed, so it is ending
                     children.exit_code(self._process, _REAP_S)
@@ -183,6 +183,28 @@ class LineProcess(LineChannel):
                 stderr=self._log,
                 pass_fds=[theirs.fileno()],
             )
+
+    def line(self, until: float) -> bytes:
+        """The next line; TimeoutError if none comes before `until` on the monotonic clock."""
+        poller = select.poll()
+        poller.register(self.socket, select.POLLIN)
+        while (left_s := until - time.monotonic()) > 0:
+            if poller.poll(1e3 * min(left_s, _SLICE_S)) and (lines := self.receive()):
+                return lines[0]
+        raise TimeoutError
+
+    def signal_group(self, number: int) -> None:
+        """Send a signal to the group that the child leads, if it still exists."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+    def exit_code(self, within_s: float = 0.0) -> int | None:
+        """The exit code if the child ends in time, else None."""
+        return children.exit_code(self.process, within_s)
+
+    def kill(self) -> None:
+        """Kill the child and its group, without waiting for them as `reap` does."""
+        children.kill(self.process)
 
     def log_tail(self) -> str:
         """The last lines that the child and its libraries wrote."""

@@ -20,6 +20,7 @@ from workbench.planning.cases import fill_cases
 from workbench.planning.request import Request
 from workbench.planning.rows import resolve
 from workbench.planning.usage import UsageError
+from workbench.process.line_process import LineProcess
 
 OTHERS: set[psutil.Process] = set()  # left by earlier tests, which did not wait for them
 
@@ -185,7 +186,7 @@ def test_an_interrupted_question_ends_its_child(monkeypatch: pytest.MonkeyPatch)
     workload = catalog.load("prints")
     assert workload.work(case("prints")).items == 1
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(described, "_line", Mock(side_effect=KeyboardInterrupt))
+        patch.setattr(LineProcess, "line", Mock(side_effect=KeyboardInterrupt))
         workload.work(case("prints", params={"n": 2}))
     assert children() == []
     assert workload.work(case("prints")).items == 1  # what it has answered stays known

@@ -429,6 +429,14 @@ def test_what_was_not_measured_this_time_is_named_with_the_time_of_the_old_value
     assert first.startswith("measured 2026-11-20 09:00 to 2026-11-21 00:00 UTC")
 
 
+def test_a_reason_goes_once_its_ceiling_is_measured(monkeypatch) -> None:
+    (cpu,) = sample("cpu", peak=1e10).devices
+    crashed = {ceilings._field(launch(wait)): "it crashed" for wait in ("no", "yes")}
+    kept = replace(sample("cpu", peak=1e10), devices=[replace(cpu, unavailable=crashed)])
+    found, _ = measured_again(monkeypatch, kept, again=True)
+    assert [*found.devices[0].unavailable] == [ceilings._field(launch("yes"))]
+
+
 def test_first_ceilings_that_were_disturbed_are_measured_again_next_time(monkeypatch) -> None:
     noise = Warning("busy_machine", "others compute", "wait", "matmul")
     for warn, complete in (((), True), ([noise], False)):

@@ -75,6 +75,7 @@ def exports(tmp_path: Path, monkeypatch: Any) -> Exports:
     return Exports(
         code,
         [4, 8],
+        msgspec.structs.replace(question.scenario(), batch=4),
         Space(facts, machines.cpu_server()[0].cpu, (2, 1), (), Request(own=question)),
         context(InProcess(tmp_path), Control(), Report(), lambda event: None),
     )
@@ -85,11 +86,10 @@ def accuracy(exports: Exports, case: Case) -> Any:
 
 
 def test_an_int8_form_of_the_module_races_at_both_batches(exports: Exports) -> None:
-    scenario = OwnQuestion("torch", "modules:picture").scenario()
-    scenario = msgspec.structs.replace(scenario, batch=4)
-    assert exports.export(60.0)
-    assert exports.exported.dynamic
-    (case,) = exports.next_quantised((), scenario, 60.0)
+    exports.allow(60.0)
+    assert exports.export()
+    assert exports.takes(8)
+    (case,) = exports.next_quantised(())
     assert (case.backend, case.precision, case.batch) == ("onnxruntime", "int8", 4)
     assert exports.files(case)["model"] != exports.exported.model
     for batch in (4, 8):
@@ -98,8 +98,8 @@ def test_an_int8_form_of_the_module_races_at_both_batches(exports: Exports) -> N
         assert found.reference == "eager in float64"
         for threads in (1, 2):  # the search itself tries other numbers of threads
             leader = replace(at, threads=threads)
-            near = exports.neighbours(leader, msgspec.structs.replace(scenario, batch=batch), 60.0)
-            assert near and all(each.batch == batch for each in near)
+            near = exports.neighbours(leader)
+            assert near and all(each.batch == 4 for each in near), "the row moves them to its own"
             assert any(each.quantization for each in near), "of the INT8 form, not of FP32"
         assert 0 < found.value < 0.1
     assert "int8" not in exports.left_out
@@ -109,8 +109,8 @@ def test_a_model_that_the_lab_cannot_use_is_left_out(exports: Exports, tmp_path:
     model = tmp_path / "model.onnx"
     model.write_bytes(b"broken")
     exports.exported = ExportedCode(str(model), dynamic=False, operations=1, convolutions=0)
-    scenario = OwnQuestion("torch", "modules:picture").scenario()
-    assert exports.next_quantised((), scenario, 60.0) == []
+    exports.allow(60.0)
+    assert exports.next_quantised(()) == []
     assert "model.onnx" in exports.left_out["int8"]
 
 
@@ -130,8 +130,8 @@ class Slow(InProcess):
 def test_a_lab_that_is_too_slow_for_int8_forms_only_lacks_time(exports: Exports, tmp_path) -> None:
     exports = replace(exports, context=replace(exports.context, pool=Slow(tmp_path)))
     exports.exported = ExportedCode("model.onnx", dynamic=False, operations=1, convolutions=0)
-    scenario = OwnQuestion("torch", "modules:picture").scenario()
-    assert exports.next_quantised((), scenario, 1.5) == []
+    exports.allow(1.5)
+    assert exports.next_quantised(()) == []
     assert exports.left_out["int8"] == LATE
     assert exports.late_forms() == "its INT8 forms"
 
@@ -141,33 +141,38 @@ def test_the_exporter_has_its_share_of_the_time_once_it_has_loaded_the_code(
 ) -> None:
     pool = Slow(tmp_path)
     exports = replace(exports, context=replace(exports.context, pool=pool), load_s=9.0)
-    assert not exports.export(20.0)
-    assert not exports.export(20.0), "it is tried once"
-    assert pool.deadlines == [pytest.approx(8.0 + 9.6)], "importing torch has a deadline of its own"
+    exports.allow(20.0)
+    assert not exports.export()
+    assert not exports.export(), "it is tried once"
+    assert pool.deadlines == [pytest.approx(8.0 + 9.6, abs=0.1)], (
+        "importing torch has a deadline of its own"
+    )
     assert (
         exports.left_out["onnx"] == "it was not done within its 18 s of the budget; raise --budget"
     )
     with patch.object(own_exports, "knows_compiler", lambda: True):
-        assert not exports.may_compile(26.0), (
-            "the probe would load the code, and so would compiling"
-        )
-        assert exports.may_compile(50.0), "a probe without an answer decides nothing"
+        exports.allow(26.0)
+        assert not exports.may_compile(), "the probe would load the code, and so would compiling"
+        exports.allow(50.0)
+        assert exports.may_compile(), "a probe without an answer decides nothing"
         pool.import_s[own_exports.EXPORTER] = 7.5
-        assert not exports.may_compile(50.0), "where torch imports slowly, compiling is slow too"
+        assert not exports.may_compile(), "where torch imports slowly, compiling is slow too"
 
 
 def test_code_that_is_at_home_on_a_gpu_is_not_probed_on_the_cpu(exports: Exports) -> None:
     at_home = replace(exports, code=replace(exports.code, home="cuda:0"))
     with patch.object(Exports, "_probe", side_effect=AssertionError("it sees no GPU")):
-        at_home.may_compile(600.0)
+        at_home.allow(600.0)
+        at_home.may_compile()
 
 
 def test_an_exporter_that_was_started_early_has_yet_to_load_the_code(exports, tmp_path) -> None:
     pool = Slow(tmp_path)
     exports = replace(exports, context=replace(exports.context, pool=pool), load_s=9.0)
     pool.start(own_exports.EXPORTER, 60.0)
-    assert not exports.export(20.0)
-    assert pool.deadlines == [pytest.approx(8.0 + 9.6)]
+    exports.allow(20.0)
+    assert not exports.export()
+    assert pool.deadlines == [pytest.approx(8.0 + 9.6, abs=0.1)]
 
 
 @pytest.mark.parametrize(("precisions", "early"), [((), [own_exports.LAB]), (("fp32",), [])])
@@ -178,6 +183,7 @@ def test_the_lab_starts_while_a_module_is_exported_that_may_be_quantised(
     pool = InProcess(tmp_path)
     space, of_run = replace(exports.space, request=request), replace(exports.context, pool=pool)
     exports = replace(exports, context=of_run, space=space)
-    assert exports.export(60.0)
+    exports.allow(60.0)
+    assert exports.export()
     assert pool.early == early
     assert pool.is_alive(own_exports.LAB) == bool(early)

@@ -43,6 +43,13 @@ def test_torch_races_with_freed_memory_kept_where_page_faults_cost_it_the_lead()
     assert "compile+keep" in {candidate.case.mode for candidate in keeping(report)}
 
 
+def test_a_filter_without_kept_memory_keeps_no_compiled_candidate_out() -> None:
+    report = Report.of(raced(Faulting, budget_s=120, batch=(1,), modes=("plain", "compile")))
+    compiled = [c.case for c in report.candidates.values() if c.case.is_compiled]
+    assert {case.threads for case in compiled} == {1, 2}
+    assert not keeping(report)
+
+
 def test_what_could_not_lead_without_page_faults_is_not_raced_again() -> None:
     assert not keeping(Report.of(raced(budget_s=120, batch=(1,))))  # nothing faults
     assert not keeping(Report.of(raced(FarBehind, budget_s=120, batch=(1,))))

@@ -14,7 +14,7 @@ from workbench.engine.schedule import (
     OVERDRAFT,
     SHORTEST_BLOCK_S,
     TAIL_SAMPLES,
-    RoundBudget,
+    RowTime,
     least_samples,
     timed_s,
 )
@@ -27,9 +27,10 @@ def prepared(case: Case, step_s: float, iterations: int = 1) -> PreparedCase:
     return PreparedCase(case, worker_key(case), step_s=step_s, iterations=iterations)
 
 
-def budget(*, until_s: float = 60.0, end_s: float = 60.0, **of_row: Any) -> RoundBudget:
+def budget(*, until_s: float = 60.0, end_s: float = 60.0, **of_row: Any) -> RowTime:
     plan = RowPlan(scenario(textbook="", **of_row), IdleWorkload(), [CPU_A, CPU_B])
-    return RoundBudget(plan, Share(lambda: 10.0, until_s, end_s))
+    unused: Any = None
+    return RowTime(plan, unused, Share(lambda: 10.0, until_s, end_s))
 
 
 def test_a_turn_is_as_long_as_its_bounds_and_the_budget_let_it() -> None:
