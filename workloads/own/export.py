@@ -4,13 +4,14 @@ Exporting may crash or hang in other libraries, so it has a process of its own.
 """
 
 import importlib
+import io
 import itertools
 import re
 import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,6 @@ from ..lab import agreement, samples
 from .reference import Reference, guard
 from .subject import Subject, folder_of
 from .target import origin
-from .torch_file import torch_file
 from .tree import Example, tensors_of_output
 
 LARGEST_BYTES = 1_900_000_000  # for weights inside one file: protobuf ends at 2 GiB
@@ -206,6 +206,27 @@ def archive(subject: Subject, batch: int | None, path: Path) -> list[str]:
         raise not_exported(subject.name, error) from error
     found = {*_defining(program.call_spec.in_spec), *_defining(program.call_spec.out_spec)}
     return sorted(found - sys.stdlib_module_names)
+
+
+class _Writer(io.BufferedWriter):
+    error: Exception | None = None
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except (OSError, ValueError) as error:  # a full disk, or torch outlives the file
+            self.error = self.error or error
+            return memoryview(data).nbytes
+
+
+@contextmanager
+def torch_file(path: Path) -> Iterator[_Writer]:
+    """A file for torch's writers, which would end the process if a write fails: the error of a
+    write is raised at the end of the block instead."""
+    with _Writer(io.FileIO(path, "w")) as file:
+        yield file
+        if file.error is not None:
+            raise file.error
 
 
 def _defining(tree: Any) -> Iterator[str]:

@@ -20,7 +20,6 @@ from . import export
 from .function import arguments, wait_for
 from .subject import Subject, found_in, takes_device
 from .target import seed_loaded
-from .torch_file import torch_file
 from .training_parts import TrainingParts, as_given, maker_of, parameters_of
 
 # Functions that are copied into the script of a function, and into that of a training.
@@ -257,5 +256,5 @@ def _inputs(code: Code, subject: Subject, batch: int | None) -> tuple[Any, ...]:
 
 
 def _write(values: Any, path: Path) -> None:
-    with torch_file(path) as file:
+    with export.torch_file(path) as file:
         torch.save(values, file)
