@@ -249,7 +249,7 @@ def is_lazy(value: Any) -> bool:
     )
 
 
-# --save-best copies this and the two functions below into its script: they need no other of ours.
+# --save-best copies this into its script, with the functions that it calls.
 def arguments(make: Any, batch: int | None, device: str, number: int) -> Any:
     """The positional arguments and the keywords that `make` returns, or only n without it."""
     seed_loaded(number)

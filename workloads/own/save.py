@@ -18,12 +18,12 @@ from workbench.worker.session_options import ONNX_BACKENDS
 from ..lab import graph
 from . import export
 from .function import arguments, wait_for
-from .subject import Subject, found_in, takes_device
+from .subject import Subject, found_in, parameters_of, takes_device
 from .target import seed_loaded
-from .training_parts import TrainingParts, as_given, maker_of, parameters_of
+from .training_parts import TrainingParts, as_given, maker_of
 
 # Functions that are copied into the script of a function, and into that of a training.
-COPIED: Sequence[Any] = (takes_device, arguments, wait_for, seed_loaded)
+COPIED: Sequence[Any] = (parameters_of, takes_device, arguments, wait_for, seed_loaded)
 COPIED_TO_TRAIN: Sequence[Any] = (found_in, parameters_of, maker_of)
 ARCHIVE, WEIGHTS, INPUTS = "model.pt2", "weights.pt", "inputs.pt"
 

@@ -82,10 +82,7 @@ class Subject:
     @cached_property
     def _size(self) -> inspect.Parameter | None:
         """The parameter of `inputs(batch)`: its first, unless that is a device."""
-        try:
-            known = inspect.signature(self.part("inputs")).parameters.values()
-        except (TypeError, ValueError):  # there are no inputs, or they are made by a builtin
-            return None
+        known = parameters_of(self.part("inputs")).values()
         first = next((each for each in known if each.kind <= each.VAR_POSITIONAL), None)
         return first if first is not None and first.name != "device" else None
 
@@ -336,19 +333,21 @@ def kept(code: Code, file: Path, make: Callable[[], Any]) -> Any:
     return made
 
 
-def takes_device(function: Any) -> bool:
+def parameters_of(function: Any, **how: Any) -> Any:
+    """The parameters by their names; none where a builtin does not say, or without a function."""
     try:
-        return "device" in inspect.signature(function).parameters
-    except (TypeError, ValueError):  # a builtin without a signature
-        return False
+        return inspect.signature(function, **how).parameters
+    except (TypeError, ValueError):
+        return {}
+
+
+def takes_device(function: Any) -> bool:
+    return "device" in parameters_of(function)
 
 
 def _required(function: Any) -> str:
     """The parameters that a call has to name, except a device; empty if there are none."""
-    try:
-        known = inspect.signature(function, follow_wrapped=False).parameters.values()
-    except (TypeError, ValueError):  # a builtin without a signature
-        return ""
+    known = parameters_of(function, follow_wrapped=False).values()
     free = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     needed = (each for each in known if each.default is each.empty and each.kind not in free)
     return ", ".join(each.name for each in needed if each.name != "device")

@@ -21,7 +21,7 @@ from workbench.worker.libraries import torch
 
 from .losses import FollowedLoss
 from .script import WITH_LOSS
-from .subject import Subject
+from .subject import Subject, parameters_of
 from .target import is_users, unusable, user_errors
 from .tree import Example, binds, tensors
 
@@ -256,14 +256,6 @@ class TrainingParts:
     def sample(self, size: int | None, seed: int) -> Any:
         """One batch, read here from a fresh data set: loaders must not inherit open files."""
         return next(self.batches(size, 0, False, seed))
-
-
-def parameters_of(function: Any) -> Any:
-    """The parameters by their names; none where a function of C does not say."""
-    try:
-        return inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return {}
 
 
 # It has an import of its own, since `save` copies it and `parameters_of`.
