@@ -13,6 +13,7 @@ import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
+from operator import length_hint
 from typing import Any
 
 from workbench.contract import WorkloadError
@@ -225,7 +226,7 @@ class TrainingParts:
         with user_errors(what):
             loader = self._loader(size or self.batch, workers, pin)
             while True:
-                rows, count = None, _count(loader)
+                rows, count = None, length_hint(loader, -1)  # -1: it does not know
                 for number, batch in enumerate(_named(what, loader), 1):
                     rows = rows_of(batch) if rows is None else rows
                     # Sizes may differ within an epoch, since the first axis may be the time.
@@ -333,14 +334,6 @@ def _takes_target(function: Any) -> bool:
     name = str(getattr(type(function) if is_module else function, "__module__", ""))
     file = getattr(sys.modules.get(name), "__file__", None)
     return name.startswith("torch.") or (is_module and file is not None and not is_users(file))
-
-
-def _count(loader: Any) -> int | None:
-    """The number of batches of an epoch; None if the loader does not know."""
-    try:
-        return len(loader)
-    except TypeError:
-        return None
 
 
 def rows_of(batch: Any) -> int:
