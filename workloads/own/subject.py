@@ -10,7 +10,7 @@ import inspect
 import pickle
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from workbench.worker.libraries import torch
 
 from . import archive, handing_over, script, target
 from .target import seed_loaded, unusable, user_errors
-from .tree import Example, are_several, binds, is_compiled, module_with_inputs, uncompiled
+from .tree import Example, as_example, is_compiled, module_with_inputs, uncompiled
 
 ARCHIVES = (".pt2", ".pt", ".pth")
 WEIGHTS, INPUTS = "weights.pt", "inputs.pt"
@@ -351,24 +351,6 @@ def _required(function: Any) -> str:
     free = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     needed = (each for each in known if each.default is each.empty and each.kind not in free)
     return ", ".join(each.name for each in needed if each.name != "device")
-
-
-def as_example(given: Any, forward: Any = None) -> Example:
-    """The arguments that `inputs(batch)` stands for; a dictionary is one where `forward` names none
-    of its keys."""
-    if isinstance(given, Mapping) and not _is_argument(given, forward):
-        return Example((), dict(given))
-    if not are_several(given):
-        return Example((given,), {})
-    if len(given) == 2 and isinstance(given[0], (tuple, list)) and isinstance(given[1], Mapping):
-        return Example(tuple(given[0]), dict(given[1]))
-    return Example(tuple(given), {})
-
-
-def _is_argument(given: Mapping[str, Any], forward: Any) -> bool:
-    if not binds(forward, given) or binds(forward, **given):
-        return False
-    return given.keys().isdisjoint(inspect.signature(forward).parameters)
 
 
 def hash_of(example: Example) -> str:

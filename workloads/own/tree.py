@@ -208,6 +208,24 @@ def module_with_inputs(found: Any) -> tuple[Any, Example | None] | None:
     return (module, Example(args, dict(kwargs))) if isinstance(kwargs, Mapping) else None
 
 
+def as_example(given: Any, forward: Any = None) -> Example:
+    """The arguments that `inputs(batch)` stands for; a dictionary is one where `forward` names none
+    of its keys."""
+    if _are_keywords(given) and not _is_argument(given, forward):
+        return Example((), dict(given))
+    if not are_several(given):
+        return Example((given,), {})
+    if len(given) == 2 and isinstance(given[0], (tuple, list)) and _are_keywords(given[1]):
+        return Example(tuple(given[0]), dict(given[1]))
+    return Example(tuple(given), {})
+
+
+def _is_argument(given: Mapping[str, Any], forward: Any) -> bool:
+    if not binds(forward, given) or binds(forward, **given):
+        return False
+    return given.keys().isdisjoint(inspect.signature(forward).parameters)
+
+
 def _are_keywords(given: Any) -> bool:
     return isinstance(given, Mapping) and all(isinstance(key, str) for key in given)
 

@@ -7,9 +7,9 @@ from types import MappingProxyType
 
 import torch
 
-from workloads.own.subject import as_example
 from workloads.own.tree import (
     Example,
+    as_example,
     compiled_parts,
     is_compiled,
     mapped,
@@ -143,6 +143,12 @@ def test_a_packed_sequence_is_one_argument() -> None:
     example = as_example(packed)
     assert len(example.args) == 1
     assert torch.equal(net(*example.mapped(torch.clone).args)[1], net(packed)[1])
+
+
+def test_a_dictionary_whose_keys_are_not_text_is_an_argument() -> None:
+    rows, forward = {0: torch.ones(2)}, torch.nn.Identity().forward
+    assert as_example(rows, forward) == Example((rows,), {})
+    assert as_example(([1.0], rows), forward) == Example(([1.0], rows), {})
 
 
 def test_parts_that_stay_compiled_are_named() -> None:
