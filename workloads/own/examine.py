@@ -131,8 +131,8 @@ def _inputs(example: Example) -> dict[str, Any]:
         }
         for name, tensor in example.tensors().items()
     ]
-    named = {"named": True} if example.kwargs else {}
-    return {"inputs": listed, **named, "inputs_sha256": hash_of(example)}
+    named = bool(example.kwargs)
+    return {"inputs": listed, "named": named, "inputs_sha256": hash_of(example)}
 
 
 def _behaviour(subject: Subject, example: Example, notes: list[str]) -> dict[str, Any]:

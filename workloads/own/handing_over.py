@@ -84,12 +84,6 @@ def hand_over(chosen: Called, ran: Run, code: Code) -> str | None:
     return None
 
 
-def without_data(code: Code, parts: Any) -> None:
-    """Leave the DataLoader out of this race."""
-    (Path(code.folder) / DATA).unlink(missing_ok=True)
-    vars(parts).pop("loader", None)
-
-
 class _Limited:
     """A file that takes MOST_DATA bytes, since each worker reads it."""
 

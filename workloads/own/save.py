@@ -180,7 +180,9 @@ class _Script:
         kind, call = device.partition(":")[0], self.call
         what = "50 steps on one batch" if code.train else "50 calls"
         if subject is None:
-            parts, call = self._of_function(), ["global result", *call]
+            work = WORK.format(asked=(self.case.batch, device, code.seed))
+            parts = [*self.setup, _target(code), *map(inspect.getsource, COPIED), work]
+            call = ["global result", *call]
             wait = f"lambda: wait_for(result, {device!r})"
         else:
             _write(_inputs(code, subject, self.case.batch), self.folder / INPUTS)
@@ -201,11 +203,6 @@ class _Script:
         head = HEAD.format(timed=what, **named)
         # The lines to paste may lack keyword arguments, which every call needs.
         return "\n".join([head, *parts, timed]).replace("model(*inputs)", "model(*inputs, **named)")
-
-    def _of_function(self) -> list[str]:
-        """The parts that make a function `work` and its arguments."""
-        work = WORK.format(asked=(self.case.batch, self.case.computes_on, self.code.seed))
-        return [*self.setup, _target(self.code), *map(inspect.getsource, COPIED), work]
 
     def _of_onnx(self) -> list[str]:
         """Copy the exported model with all its files; returns the lines that load the copy."""

@@ -293,12 +293,13 @@ def _failure(script: Path, argv: list[str], folder: str) -> WorkloadError | None
     except ModuleNotFoundError as error:
         log_error()
         hint = _place_of(error.name, folder)
-        return WorkloadError(_raised(error), code="missing_package", hint=hint)
+        text = f"raised {in_one_line(error)}"
+        return WorkloadError(text, code="missing_package", hint=hint)
     except TimeUp:
         raise
     except BaseException as error:  # also a CancelledError, or a KeyboardInterrupt of its own
         log_error()
-        return _failed(_raised(error))
+        return _failed(f"raised {in_one_line(error)}")
     finally:
         os._exit = leave
         if os.getpid() != own:  # a copy that the script forked
@@ -315,10 +316,6 @@ def _place_of(name: str | None, folder: str) -> str:
         if any(any(Path(folder, place).glob(file)) for file in files):
             return f"put PYTHONPATH={place} before workbench: it is there"
     return "--python names the environment that has it"
-
-
-def _raised(error: BaseException) -> str:
-    return f"raised {in_one_line(error)}"
 
 
 def _failed(text: str, hint: str | None = None) -> WorkloadError:
