@@ -54,6 +54,16 @@ class _Blind(os._Environ[str]):
             _ignored.add(key)
         super().__setitem__(key, "" if key in HIDING else value)
 
+    def __delitem__(self, key: str) -> None:
+        if key in HIDING:
+            self[key] = ""
+        else:
+            super().__delitem__(key)
+
+    def clear(self) -> None:  # the inherited one would wait for the last variable to go
+        for key in list(self):
+            del self[key]
+
 
 def keep_hidden() -> None:
     """Keep GPUs hidden if they are now, so that candidates of the CPU cannot compute on one."""
