@@ -111,8 +111,6 @@ def _mapped(tree: Any, function: Callable[[Any], Any], *, inside: bool) -> Any:
         if _is_packed(tree):
             parts[1] = tree[1]  # batch_sizes, which torch wants on the CPU
         return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
-    if type(tree) is dict:
-        return changed
     if not isinstance(tree, Mapping):
         made = copy.copy(tree)  # `replace` refuses fields that __init__ does not take
         for name, value in changed.items():
