@@ -128,9 +128,8 @@ class TrainingParts:
         if isinstance(batch, Mapping):
             named = self._taken(batch)
             return Example((), named) if named else Example((batch,), {})
-        if not isinstance(batch, (list, tuple)):
-            return Example((batch,), {})
-        if self.loss is None and self._names == {"batch"}:
+        is_whole = self.loss is None and self._names == {"batch"}
+        if is_whole or not isinstance(batch, (list, tuple)):
             return Example((batch,), {})
         given = batch[:-1] if self.judges_batch and len(batch) > 1 else batch
         return Example(tuple(given)[: self._most], {})
