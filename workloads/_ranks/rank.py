@@ -1,4 +1,4 @@
-"""One rank of a data-parallel training, in a process of its own; `_ranks` directs it."""
+"""One rank of a data-parallel training, in a process of its own, which `groups` directs."""
 
 import json
 import os
