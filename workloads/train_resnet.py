@@ -77,7 +77,7 @@ class ResnetTraining(TrainingTask):
             images, labels = optdigits.load()
             chosen = np.arange(POOL) % optdigits.TRAINING
             rng = np.random.default_rng(setup.seed)
-            self.pictures = torch.from_numpy(optdigits.photographs(images[chosen], SIDE, rng))
+            self.pictures = torch.from_numpy(optdigits.coloured(images[chosen], SIDE, rng))
             self.labels = torch.from_numpy(labels[chosen])
             network = resnet(self.blocks, self.seed)
         self.pictures, self.labels = to_device(setup, case, self.pictures, self.labels)
