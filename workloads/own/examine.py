@@ -19,7 +19,7 @@ from workbench.worker.libraries import nn, torch
 from . import training
 from .reference import GUARDS, Reference, arrays, call, errors, guard, plain_attention, reference
 from .subject import Subject, hash_of, precision_of, subject_of
-from .target import NO_CUDA_MARKS, gpu_errors, is_users, kept_result, noting_variables, user_errors
+from .target import NO_CUDA_MARKS, examining, is_users, kept_result, user_errors
 from .tree import Example, compiled_parts
 
 KNOWN, VARIABLE = "facts.json", "OMP_NUM_THREADS"
@@ -33,7 +33,7 @@ FROM_INPUTS = "take the device from the inputs, instead of .cuda() in the code"
 def module(code: Code) -> dict[str, Any]:
     """The fields of CodeFacts of a torch module, also written for other workers (`known`)."""
     before, notes = torch.get_num_threads(), list[str]()
-    with gpu_errors(code, FROM_INPUTS), noting_variables([VARIABLE], notes):
+    with examining(code, notes, [VARIABLE], FROM_INPUTS):
         subject = subject_of(code)
         facts = _facts(code, subject)
     count = torch.get_num_threads()
