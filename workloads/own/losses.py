@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from workbench.worker.libraries import torch
@@ -72,7 +71,7 @@ class Tape:
     """The calls of functions on what comes from the output of a module, since it returned."""
 
     def __init__(self) -> None:
-        self._mode = _mode()(self)
+        self._mode = _mode(self)
         self._clear()
 
     def _clear(self) -> None:
@@ -209,20 +208,16 @@ class Tape:
                 each.judge(followed, list(given.values()), made)
 
 
-@cache
-def _mode() -> Any:
-    """The class of modes, which needs torch."""
+def _mode(tape: Tape) -> Any:
+    """A mode that hands each call of a function of torch to `tape`."""
     from torch.overrides import TorchFunctionMode
 
     class Mode(TorchFunctionMode):  # type: ignore[misc]
-        def __init__(self, tape: Tape) -> None:
-            self._tape = tape
-
         def __torch_function__(
             self, function: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             if torch.compiler.is_compiling():  # torch.compile traces this line
                 return function(*args, **(kwargs or {}))
-            return self._tape.call(function, args, kwargs or {})
+            return tape.call(function, args, kwargs or {})
 
-    return Mode
+    return Mode()

@@ -12,7 +12,6 @@ from workbench.worker.code import COMMAND, FUNCTION, OWN, TORCH, Code
 from workbench.worker.session_options import ONNX_BACKENDS
 
 from . import command, examine, export, function, inference, save, training
-from .reference import reference
 from .subject import subject_of
 from .training_parts import TrainingParts
 
@@ -61,7 +60,7 @@ class Own(Workload):
         """Export for all `batches` where that works, with inputs for each."""
         export.preload(code.directory)
         subject = subject_of(code)
-        expected = reference(code, batches[0], str(examine.known(code)["guard"]))
+        expected = inference.reference_of(code, batches[0])
         made = export.export(code, subject, batches[0], expected, resizes=len(batches) > 1)
         for batch in batches if made["dynamic"] else batches[:1]:
             export.hand_over(code, subject, batch, made["inputs"])
