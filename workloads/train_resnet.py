@@ -131,8 +131,7 @@ def resnet(blocks: int, seed: int) -> Any:
     initialisation; the scales of BatchNorm are one, all biases zero."""
 
     def convolution(inputs: int, outputs: int, kernel: int, stride: int) -> list[Any]:
-        padding = kernel // 2
-        layer = nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=False)
+        layer = nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
         return [layer, nn.BatchNorm2d(outputs)]
 
     class ResidualBlock(nn.Module):  # type: ignore[misc]  # torch is not typed here

@@ -80,8 +80,7 @@ def _trained(code: Code, subject: Subject, notes: list[str]) -> dict[str, Any]:
     notes += found.pop("notes")
     given = _inputs(found["inputs"])
     if found["batch"] is not None:  # drawn from data, perhaps at random
-        fixed = found["of_one_size"]
-        return {**found, **given, "inputs_sha256": "", "resizable": not fixed}
+        return {**found, **given, "inputs_sha256": "", "resizable": not found["of_one_size"]}
     batch = subject.own_batch
     return {**found, **given, "batch": batch, "resizable": batch is not None}
 
@@ -131,8 +130,7 @@ def _inputs(example: Example) -> dict[str, Any]:
         }
         for name, tensor in example.tensors().items()
     ]
-    named = bool(example.kwargs)
-    return {"inputs": listed, "named": named, "inputs_sha256": hash_of(example)}
+    return {"inputs": listed, "named": bool(example.kwargs), "inputs_sha256": hash_of(example)}
 
 
 def _behaviour(subject: Subject, example: Example, notes: list[str]) -> dict[str, Any]:

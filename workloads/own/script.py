@@ -262,8 +262,7 @@ def _exit_of(own: int) -> Any:
 
 def _join(others: Sequence[threading.Thread]) -> None:
     """Wait for the script's threads, as Python does, except for pools that wait for work."""
-    pools = sys.modules.get("concurrent.futures.thread")
-    of_pools = getattr(pools, "_threads_queues", {})
+    of_pools = getattr(sys.modules.get("concurrent.futures.thread"), "_threads_queues", {})
     for thread in threading.enumerate():
         if not (thread.daemon or thread in others or thread in of_pools):
             thread.join()

@@ -147,8 +147,7 @@ class Subject:
 
     def _follows(self, batch: int) -> bool:
         """Whether an axis of the inputs follows the batch, and not only has its size by chance."""
-        sizes = (batch, batch + 1)
-        return all(self._drawn(self.code.seed, size).shows(size) for size in sizes)
+        return all(self._drawn(self.code.seed, n).shows(n) for n in (batch, batch + 1))
 
     def _made(self, batch: int | None) -> Example:
         given = self._given
