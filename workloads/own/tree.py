@@ -118,6 +118,8 @@ def _mapped(tree: Any, function: Callable[[Any], Any], *, inside: bool) -> Any:
         return made
     try:
         like: Any = copy.copy(tree)  # a default dictionary keeps its factory
+        own = getattr(like, "__dict__", {})
+        own |= {name: dict(each) for name, each in own.items() if type(each) is dict}  # not shared
         for key, value in changed.items():
             like[key] = value
     except TypeError:  # it cannot be copied or changed

@@ -1,7 +1,7 @@
 """Values inside nested containers and objects, and modules with their inputs."""
 
 from collections import UserDict, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -143,6 +143,31 @@ def test_a_packed_sequence_is_one_argument() -> None:
     example = as_example(packed)
     assert len(example.args) == 1
     assert torch.equal(net(*example.mapped(torch.clone).args)[1], net(packed)[1])
+
+
+def test_a_mapping_that_holds_a_dictionary_is_not_changed_by_a_copy() -> None:
+    class Batch(MutableMapping):
+        def __init__(self, **held: torch.Tensor) -> None:
+            self.held = held
+
+        def __getitem__(self, name: str) -> torch.Tensor:
+            return self.held[name]
+
+        def __setitem__(self, name: str, value: torch.Tensor) -> None:
+            self.held[name] = value
+
+        def __delitem__(self, name: str) -> None:
+            del self.held[name]
+
+        def __iter__(self) -> Iterator[str]:
+            return iter(self.held)
+
+        def __len__(self) -> int:
+            return len(self.held)
+
+    batch = Batch(x=torch.ones(2))
+    made = mapped(batch, lambda tensor: 2 * tensor)
+    assert (made["x"].sum(), batch["x"].sum()) == (4, 2)
 
 
 def test_a_dictionary_whose_keys_are_not_text_is_an_argument() -> None:
