@@ -248,7 +248,7 @@ def arguments(make: Any, batch: int | None, device: str, number: int) -> Any:
     made = () if batch is None else (batch,)
     if make is not None:
         made = make(*made, **({"device": device} if takes_device(make) else {}))
-    if isinstance(made, dict):
+    if isinstance(made, dict) and all(isinstance(key, str) for key in made):
         return (), made
     return made if isinstance(made, tuple) else (made,), {}
 
