@@ -32,7 +32,7 @@ GOODBYE_S = 0.5  # for ranks to end, since a worker that ends has one second in 
 
 
 class Rank:
-    """One rank as the worker sees it: a `LineProcess` if it started it."""
+    """One rank as the worker sees it; the channel to a child of the worker is a `LineProcess`."""
 
     def __init__(self, channel: LineChannel, number: int) -> None:
         self.channel, self.number = channel, number
