@@ -106,18 +106,18 @@ def _mapped(tree: Any, function: Callable[[Any], Any], *, inside: bool) -> Any:
     if held is None:
         return _copied(tree, function) if inside else tree
     changed = {key: _mapped(value, function, inside=inside) for key, value in held.items()}
-    if isinstance(tree, (list, tuple)):
+    if isinstance(tree, tuple):
         parts = list(changed.values())
         if _is_packed(tree):
             parts[1] = tree[1]  # batch_sizes, which torch wants on the CPU
         return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
-    if not isinstance(tree, Mapping):
+    if not isinstance(tree, (Mapping, list)):
         made = copy.copy(tree)  # `replace` refuses fields that __init__ does not take
         for name, value in changed.items():
             object.__setattr__(made, name, value)
         return made
     try:
-        like: Any = copy.copy(tree)  # a default dictionary keeps its factory
+        like: Any = copy.copy(tree)  # a default dictionary keeps its factory, others their fields
         own = getattr(like, "__dict__", {})
         own |= {name: dict(each) for name, each in own.items() if type(each) is dict}  # not shared
         for key, value in changed.items():

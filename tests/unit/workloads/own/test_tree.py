@@ -170,6 +170,18 @@ def test_a_mapping_that_holds_a_dictionary_is_not_changed_by_a_copy() -> None:
     assert (made["x"].sum(), batch["x"].sum()) == (4, 2)
 
 
+def test_a_list_of_a_users_own_class_keeps_its_attributes() -> None:
+    class Rows(list):
+        def __init__(self, rows: list[torch.Tensor], lengths: list[int]) -> None:
+            super().__init__(rows)
+            self.lengths = lengths
+
+    rows = Rows([torch.ones(2), torch.ones(1)], [2, 1])
+    made = mapped(rows, lambda tensor: 2 * tensor)
+    assert type(made) is Rows and made.lengths == [2, 1]
+    assert [float(each.sum()) for each in made] == [4, 2] and rows[0].sum() == 2
+
+
 def test_a_dictionary_whose_keys_are_not_text_is_an_argument() -> None:
     rows, forward = {0: torch.ones(2)}, torch.nn.Identity().forward
     assert as_example(rows, forward) == Example((rows,), {})
