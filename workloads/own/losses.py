@@ -137,13 +137,13 @@ class Tape:
     def _placed(self, args: Any, named: Any) -> tuple[Any, list[tuple[Any, int]]]:
         """The leaves of the arguments with an At for each tensor and their structure, None if none
         comes from an output; and the tensors with their versions."""
-        from torch.utils._pytree import tree_flatten
+        from torch.utils._pytree import tree_flatten, tree_leaves
 
-        leaves, structure = tree_flatten((args, named))
-        found = [x for x in leaves if isinstance(x, torch.Tensor)]
+        found = [x for x in tree_leaves((args, named)) if isinstance(x, torch.Tensor)]
         if self._followed.isdisjoint(self._numbers.get(id(x)) for x in found):
             return None, []
         before = [(x, x._version) for x in found]
+        leaves, structure = tree_flatten((args, named))
         placed = [At(self._taken(x)) if isinstance(x, torch.Tensor) else x for x in leaves]
         return (placed, structure), before
 
