@@ -151,7 +151,7 @@ def _given(example: Example, inputs: Sequence[str]) -> list[Any]:
     return [named[name].detach().cpu().numpy() for name in inputs]
 
 
-def breaks(subject: Subject, example: Example, within: str = "no_grad") -> dict[str, Any]:
+def breaks(subject: Subject, example: Example, within: str) -> dict[str, Any]:
     """The fields of GraphBreaks: why torch.compile would leave its graphs, such as `3x
     Tensor.item()`, and the operations in them.
 

@@ -20,7 +20,7 @@ from . import export
 from .function import arguments, wait_for
 from .subject import Subject, found_in, parameters_of, takes_device
 from .target import seed_loaded
-from .training_parts import TrainingParts, as_given, maker_of
+from .training_parts import called_with, maker_of
 
 # Functions that are copied into the script of a function, and into that of a training.
 COPIED: Sequence[Any] = (parameters_of, takes_device, arguments, wait_for, seed_loaded)
@@ -185,7 +185,8 @@ class _Script:
             call = ["global result", *call]
             wait = f"lambda: wait_for(result, {device!r})"
         else:
-            _write(_inputs(code, subject, self.case.batch), self.folder / INPUTS)
+            example, batch = called_with(code, subject, self.case.batch)
+            _write((example.args, example.kwargs, batch), self.folder / INPUTS)
             if self.case.backend in ONNX_BACKENDS:
                 loaded = self._of_onnx()
             else:
@@ -239,17 +240,6 @@ class _Script:
 def _target(code: Code) -> str:
     module, _, attribute = code.target.partition(":")
     return TARGET.format(module=module, attribute=attribute)
-
-
-def _inputs(code: Code, subject: Subject, batch: int | None) -> tuple[Any, ...]:
-    """The arguments of a call, and the batch that a loss may take."""
-    if not code.train:
-        example = subject.example(batch)
-        return example.args, example.kwargs, None
-    trained = TrainingParts(subject)
-    sample = trained.sample(batch, code.seed)
-    call = trained.arguments(sample)
-    return call.args, call.kwargs, as_given(sample)
 
 
 def _write(values: Any, path: Path) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 from workbench.contract import WorkloadError
 from workbench.process.cores import unbound
+from workbench.worker.code import Code
 from workbench.worker.libraries import torch
 
 from .losses import FollowedLoss
@@ -308,6 +309,15 @@ def _named(what: str, loader: Any) -> Iterator[Any]:
             raise
         cause = str(error).strip().splitlines()[-1]
         raise WorkloadError(f"{what}: {cause}", code="user_code") from error
+
+
+def called_with(code: Code, subject: Subject, batch: int | None) -> tuple[Example, Any]:
+    """The arguments of a call at `batch`, and the batch that the loss of a training may take."""
+    if not code.train:
+        return subject.example(batch), None
+    parts = TrainingParts(subject)  # its inputs may come from its data
+    sample = parts.sample(batch, code.seed)
+    return parts.arguments(sample), as_given(sample)
 
 
 def as_given(batch: Any) -> Any:

@@ -13,7 +13,7 @@ from workbench.worker.session_options import ONNX_BACKENDS
 
 from . import command, examine, export, function, inference, save, training
 from .subject import subject_of
-from .training_parts import TrainingParts
+from .training_parts import called_with
 
 
 class Own(Workload):
@@ -68,10 +68,9 @@ class Own(Workload):
 
     def _breaks(self, code: Code, batch: int | None) -> dict[str, Any]:
         subject = subject_of(code)
-        if not code.train:
-            return export.breaks(subject, subject.example(batch), str(examine.known(code)["guard"]))
-        parts = TrainingParts(subject)  # its inputs may come from its data
-        return export.breaks(subject, parts.arguments(parts.sample(batch, code.seed)))
+        example, _ = called_with(code, subject, batch)
+        within = "no_grad" if code.train else str(examine.known(code)["guard"])
+        return export.breaks(subject, example, within)
 
     def _save(self, code: Code, **details: Any) -> dict[str, Any]:
         if details["onnx_file"]:
