@@ -96,7 +96,7 @@ def _called(code: Code, subject: Subject, notes: list[str]) -> dict[str, Any]:
         batch = None  # such as images in a list, whose first axis is the colours
     facts |= {"batch": batch, "checks": subject.part("check") is not None}
     found = reference(code, batch, facts["guard"])
-    facts["reference"] = found.source if found.is_steady else ""
+    facts["reference"] = found.source if found.steady else ""
     facts["floor"] = max(found.floors)
     if facts["nondeterministic"]:
         notes.append(f"two fresh copies differ, {_consequence(found, facts['checks'])}")
@@ -110,10 +110,10 @@ def _called(code: Code, subject: Subject, notes: list[str]) -> dict[str, Any]:
 
 def _consequence(found: Reference, has_check: bool) -> str:
     """The consequence of a difference between equal calls for the check of candidates."""
-    loose = found.loose
+    loose = [name for place, name in enumerate(found.names) if place not in found.steady]
     if not loose:
         return "so its error limit includes that difference"
-    if len(loose) == len(found.names):
+    if not found.steady:
         return "so that " + ("only its check counts" if has_check else "no candidate is checked")
     more = f" and {len(loose) - 2} more" if len(loose) > 2 else ""
     return f"so that {', '.join(loose[:2])}{more} cannot be compared"
