@@ -28,7 +28,7 @@ ARCHIVES = (".pt2", ".pt", ".pth")
 WEIGHTS, INPUTS = "weights.pt", "inputs.pt"
 PRECISIONS = {"float32": "fp32", "float64": "fp64", "bfloat16": "bf16", "float16": "fp16"}
 EVAL = "eval() calls train(False): give a `train` of yours another name"
-DEFAULT_BATCH, TRAINED_BATCH = 1, 32  # where only `inputs(batch)` is given, without a default
+DEFAULT_BATCH, TRAINED_BATCH = 1, 32  # where neither the user nor a default names one
 
 
 class Subject:

@@ -23,13 +23,12 @@ from workbench.worker.libraries import torch
 
 from .losses import FollowedLoss
 from .script import WITH_LOSS
-from .subject import Subject, parameters_of
+from .subject import TRAINED_BATCH, Subject, parameters_of
 from .target import is_users, unusable, user_errors
 from .tree import Example, binds, tensors
 
 Batches = Generator[Any, None, None]
 ENDLESS = 10**12  # samples
-DEFAULT_BATCH = 32  # samples from a data set, where no batch is named
 # The settings that a `loader` function may take, with values for a trial.
 LOADING = {"batch_size": 1, "num_workers": 0, "pin_memory": False}
 IN_LOADER = "in DataLoader worker process"  # torch/_utils.py, ExceptionWrapper
@@ -54,7 +53,7 @@ class TrainingParts:
         self.worker_init: Any = None  # worker_init_fn of the user's DataLoader
         self.resizable = True  # whether its data come in batches of any size
         self.optimizer = next(filter(None, map(maker_of, subject.found("optimizer"))), None)
-        self.batch = subject.code.batch or DEFAULT_BATCH
+        self.batch = subject.code.batch or TRAINED_BATCH
         if self.loader is not None and not binds(self.loader, **LOADING):
             self._take_held([self._called_once(self.loader)])
         elif self.loader is None and self.dataset is None:
