@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from workbench.worker.libraries import torch
@@ -29,8 +30,7 @@ class Step:
     """A call of a function of torch."""
 
     function: Any
-    leaves: list[Any]  # of positional arguments and keywords, with an At for each tensor
-    structure: Any  # how the leaves make up the arguments
+    arguments: Any  # positional ones and keywords, with an At for each tensor
     takes: set[int]  # numbers of the tensors among its arguments
     makes: list[int]  # numbers of the tensors in its result
     changes: set[int]  # numbers of the arguments that it changes in place
@@ -53,13 +53,21 @@ class FollowedLoss:
         found = tensors_of_output(output)
         known = {number: found[path] for number, path in self.outputs.items()}
         known |= zip(self.given, given, strict=True)
-        for step in self.steps:
-            placed = [known[leaf.number] if isinstance(leaf, At) else leaf for leaf in step.leaves]
-            args, named = tree_unflatten(placed, step.structure)
+        for step, leaves, structure in self._flattened:
+            placed = [known[leaf.number] if isinstance(leaf, At) else leaf for leaf in leaves]
+            args, named = tree_unflatten(placed, structure)
             with torch.set_grad_enabled(step.has_gradients):
                 result = step.function(*args, **named)
             known |= zip(step.makes, tensors(result).values(), strict=True)
         return known[self.number]
+
+    @cached_property
+    def _flattened(self) -> list[tuple[Step, list[Any], Any]]:
+        """The steps with their arguments as leaves, since timed calls need them.  They travel
+        without, since torch warns where a pickle has the structure of leaves."""
+        from torch.utils._pytree import tree_flatten
+
+        return [(step, *tree_flatten(step.arguments)) for step in self.steps]
 
     @property
     def is_returned(self) -> bool:
@@ -135,17 +143,15 @@ class Tape:
         return result
 
     def _placed(self, args: Any, named: Any) -> tuple[Any, list[tuple[Any, int]]]:
-        """The leaves of the arguments with an At for each tensor and their structure, None if none
-        comes from an output; and the tensors with their versions."""
-        from torch.utils._pytree import tree_flatten, tree_leaves
+        """The arguments with an At for each tensor, None if none comes from an output; and the
+        tensors with their versions."""
+        from torch.utils._pytree import tree_leaves, tree_map_only
 
         found = [x for x in tree_leaves((args, named)) if isinstance(x, torch.Tensor)]
         if self._followed.isdisjoint(self._numbers.get(id(x)) for x in found):
             return None, []
         before = [(x, x._version) for x in found]
-        leaves, structure = tree_flatten((args, named))
-        placed = [At(self._taken(x)) if isinstance(x, torch.Tensor) else x for x in leaves]
-        return (placed, structure), before
+        return tree_map_only(torch.Tensor, lambda x: At(self._taken(x)), (args, named)), before
 
     def _taken(self, tensor: Any) -> int:
         is_new = id(tensor) not in self._numbers
@@ -171,7 +177,7 @@ class Tape:
             makes = list(map(self._number, made))
             self._followed.update(makes, changes)
             grad = torch.is_grad_enabled()
-            self._steps.append(Step(function, *placed, takes, makes, changes, grad))
+            self._steps.append(Step(function, placed, takes, makes, changes, grad))
             if sys._getframe(3).f_code is torch.amp.GradScaler.scale.__code__:
                 self._numbers[id(made[0])] = self._number(taken[0][0])  # the loss that it scales
 
