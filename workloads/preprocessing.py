@@ -1,7 +1,7 @@
 """Preparing photographs for a network: resized, standardised, on the network's device."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
 from typing import Any
@@ -80,8 +80,9 @@ class Preprocessing(Workload):
             batch[0] = pictures.photograph(rng, width, height)
             for place in range(1, len(batch)):  # shifted copies, which are cheap to make
                 batch[place] = np.roll(batch[place - 1], int(rng.integers(1, width)), axis=1)
-        kinds = {"numpy": PillowResize, "onnxruntime": OnnxResize, "torch": TorchResize}
-        return kinds[case.backend](case, setup, photos)
+        made_by: dict[str, Callable[..., Task]]
+        made_by = {"numpy": PillowResize, "onnxruntime": OnnxResize, "torch": TorchResize}
+        return made_by[case.backend](case, setup, photos)
 
 
 class ResizeTask(Task):

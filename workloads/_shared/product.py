@@ -5,6 +5,7 @@ A single product multiplies 2-D matrices, a batch multiplies 3-D ones.
 
 import time
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from math import prod, sqrt
@@ -82,8 +83,9 @@ class MatrixProduct(Workload):
         return replace(work, memory_bytes=held + drawn + probe + block)
 
     def prepare(self, case: Case, setup: Setup) -> Task:
-        kinds = {"numpy": NumpyProduct, "jax": JaxProduct, "torch": TorchProduct}
-        return kinds[case.backend](case, setup, *self.draw(case, setup))
+        made_by: dict[str, Callable[..., Task]]
+        made_by = {"numpy": NumpyProduct, "jax": JaxProduct, "torch": TorchProduct}
+        return made_by[case.backend](case, setup, *self.draw(case, setup))
 
     def draw(self, case: Case, setup: Setup) -> tuple[Any, Any, "Probe"]:
         """The two operands, and a probe that knows their product."""
