@@ -30,7 +30,7 @@ def main() -> None:
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, total_steps=steps)
     for step in range(steps):
         chosen = rng.integers(0, digits.TRAINING, BATCH)
-        pictures = digits.photographs(images[chosen], int(rng.choice(SIZES)), rng)
+        pictures = digits.coloured(images[chosen], int(rng.choice(SIZES)), rng)
         loss = train_step(network, optimiser, *map(torch.from_numpy, (pictures, labels[chosen])))
         schedule.step()
         if step % 50 == 0:
@@ -40,7 +40,7 @@ def main() -> None:
     np.savez_compressed(assets.path("digits") / "convnet.npz", *arrays)
 
     for side in SIZES:
-        pictures = digits.photographs(images[digits.TRAINING :], side, np.random.default_rng(0))
+        pictures = digits.coloured(images[digits.TRAINING :], side, np.random.default_rng(0))
         answers = forward(trained_convnet(), pictures).argmax(axis=1)
         accuracy = float((answers == labels[digits.TRAINING :]).mean())
         print(f"test accuracy at {side}x{side}: {accuracy:.4f}")

@@ -70,7 +70,7 @@ def perceptron() -> tuple[bytes, Any]:
 
 def convolutions() -> tuple[bytes, Any]:
     """The trained conv net of infer_cnn on coloured pictures of the real digits."""
-    pictures = digits.photographs(digits.load()[0], 16, np.random.default_rng(0))
+    pictures = digits.coloured(digits.load()[0], 16, np.random.default_rng(0))
     return graph(network.trained_convnet(), (1, 3, 16, 16)), pictures
 
 

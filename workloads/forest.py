@@ -75,10 +75,8 @@ class ForestInference(Workload):
             rng = np.random.default_rng(setup.seed + 1)
             shape = (BATCHES, case.batch or 1, FEATURES)
             batches = rng.standard_normal(shape, dtype=np.float32)
-        if case.backend == "numpy":
-            return NumpyForest(forest, batches)
-        others = {"onnxruntime": OnnxForest, "sklearn": ScikitLearnForest, "torch": TorchForest}
-        return others[case.backend](case, setup, forest, batches)
+        kinds = {"numpy": NumpyForest, "onnxruntime": OnnxForest, "sklearn": ScikitLearnForest}
+        return kinds.get(case.backend, TorchForest)(case, setup, forest, batches)
 
 
 class NumpyForest(Task):
@@ -86,7 +84,7 @@ class NumpyForest(Task):
 
     feeds: Iterator[Any]
 
-    def __init__(self, forest: Forest, batches: Any) -> None:
+    def __init__(self, case: Case, setup: Setup, forest: Forest, batches: Any) -> None:
         self.forest, self.batches = forest, batches
         self.feeds = cycle(batches)
 
@@ -111,7 +109,7 @@ class OnnxForest(OnnxTask, NumpyForest):
     """The forest as ONNX Runtime's own operator."""
 
     def __init__(self, case: Case, setup: Setup, forest: Forest, batches: Any) -> None:
-        super().__init__(forest, batches)
+        super().__init__(case, setup, forest, batches)
         with setup.phase("build"):
             model = ensemble(forest, case.batch or 1)
         self.open(setup, case, model)
@@ -125,7 +123,7 @@ class ScikitLearnForest(NumpyForest):
     """The forest as scikit-learn's, which answers with the mean of its trees."""
 
     def __init__(self, case: Case, setup: Setup, forest: Forest, batches: Any) -> None:
-        super().__init__(forest, batches)
+        super().__init__(case, setup, forest, batches)
         with setup.phase("build"):
             self.model = random_forest(forest, case.threads)
 

@@ -57,7 +57,7 @@ class InferCnn(Workload):
 
         def pictures(pool: Any, count: int) -> Iterator[Any]:
             for rows in rng.integers(0, len(pool), (count, batch)):
-                yield optdigits.photographs(pool[rows], image, rng)
+                yield optdigits.coloured(pool[rows], image, rng)
 
         inputs = list(pictures(images[optdigits.TRAINING :], input_count(image)))
         calibration = pictures(images[: optdigits.TRAINING], CALIBRATION_INPUTS)

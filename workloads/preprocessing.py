@@ -1,7 +1,7 @@
 """Preparing photographs for a network: resized, standardised, on the network's device."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
 from typing import Any
@@ -80,11 +80,9 @@ class Preprocessing(Workload):
             batch[0] = pictures.photograph(rng, width, height)
             for place in range(1, len(batch)):  # shifted copies, which are cheap to make
                 batch[place] = np.roll(batch[place - 1], int(rng.integers(1, width)), axis=1)
-        if case.backend == "numpy":
-            return PillowResize(case, photos)
-        if case.backend == "onnxruntime":
-            return OnnxResize(case, setup, photos)
-        return TorchResize(case, setup, photos)
+        made_by: dict[str, Callable[..., Task]]
+        made_by = {"numpy": PillowResize, "onnxruntime": OnnxResize, "torch": TorchResize}
+        return made_by[case.backend](case, setup, photos)
 
 
 class ResizeTask(Task):
@@ -114,7 +112,7 @@ class ResizeTask(Task):
 class PillowResize(ResizeTask):
     """The work in Pillow, which releases Python's lock, and NumPy; threads take whole photos."""
 
-    def __init__(self, case: Case, photos: Any) -> None:
+    def __init__(self, case: Case, _: Setup, photos: Any) -> None:
         self.case, self.photos = case, list(photos)
         self.feeds = cycle(self.photos)
         image = int(case.params["image"])

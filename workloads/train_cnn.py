@@ -86,7 +86,7 @@ class PictureStream:
         """Pictures in FP32 (batch, 3, image, image), and their labels (batch)."""
         rng = np.random.default_rng((self.seed, index))
         chosen = rng.integers(0, len(self.images), self.batch)
-        return optdigits.photographs(self.images[chosen], self.image, rng), self.labels[chosen]
+        return optdigits.coloured(self.images[chosen], self.image, rng), self.labels[chosen]
 
 
 class ConvNetTraining(FedTraining):

@@ -72,8 +72,7 @@ class DeepMlpTraining(RepeatedTraining, TrainingTask):
             made = network(self.layers) if case.backend == "keras" else module(self.layers)
         self.data, self.labels = to_device(setup, case, *map(torch.from_numpy, hosted))
         self.make_ready(setup, made, torch.optim.Adam, lr=LEARNING_RATE)
-        initial = self.network.state_dict()
-        self.initial = {name: value.clone() for name, value in initial.items()}
+        self.initial = {name: x.clone() for name, x in self.network.state_dict().items()}
         self.compile(setup, self.batch())
         self.start()
 

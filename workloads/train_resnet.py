@@ -77,7 +77,7 @@ class ResnetTraining(TrainingTask):
             images, labels = optdigits.load()
             chosen = np.arange(POOL) % optdigits.TRAINING
             rng = np.random.default_rng(setup.seed)
-            self.pictures = torch.from_numpy(optdigits.photographs(images[chosen], SIDE, rng))
+            self.pictures = torch.from_numpy(optdigits.coloured(images[chosen], SIDE, rng))
             self.labels = torch.from_numpy(labels[chosen])
             network = resnet(self.blocks, self.seed)
         self.pictures, self.labels = to_device(setup, case, self.pictures, self.labels)
@@ -131,8 +131,7 @@ def resnet(blocks: int, seed: int) -> Any:
     initialisation; the scales of BatchNorm are one, all biases zero."""
 
     def convolution(inputs: int, outputs: int, kernel: int, stride: int) -> list[Any]:
-        padding = kernel // 2
-        layer = nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=False)
+        layer = nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
         return [layer, nn.BatchNorm2d(outputs)]
 
     class ResidualBlock(nn.Module):  # type: ignore[misc]  # torch is not typed here

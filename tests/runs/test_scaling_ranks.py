@@ -259,8 +259,8 @@ def test_under_a_launcher_its_ranks_are_proposed(monkeypatch: pytest.MonkeyPatch
 def test_ranks_share_the_cores_that_all_may_use() -> None:
     group = groups.RankGroup("cpu")
     places = [("a", {0, 1}), ("a", {1, 2}), ("a", {3}), ("b", {0, 1})]
-    for host, cpus in places:
-        rank = groups.Rank()
+    for number, (host, cpus) in enumerate(places):
+        rank = groups.Rank(None, number)
         rank.host, rank.cpus = host, frozenset(cpus)
         group.ranks.append(rank)
     assert [group.sharers(number, 4) for number in range(4)] == [2, 2, 1, 1]

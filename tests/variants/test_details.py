@@ -214,7 +214,7 @@ def test_all_digits_are_loaded_and_split_once() -> None:
 
 def test_pictures_have_whole_grey_levels() -> None:
     images, _ = optdigits.load()
-    pictures = optdigits.photographs(images[:3], 70, np.random.default_rng(0))
+    pictures = optdigits.coloured(images[:3], 70, np.random.default_rng(0))
     pixels = pictures * 64 + 128
     assert pictures.shape == (3, 3, 70, 70)
     assert pictures.dtype == np.float32

@@ -103,9 +103,10 @@ def test_what_the_users_code_wrote_is_in_its_file_when_the_worker_has_ended(
     assert written.read_text().startswith("row")
 
 
-def test_code_that_names_a_gpu_sees_none_in_a_worker_on_the_cpu(start, tmp_path) -> None:
+@pytest.mark.parametrize("change", ["['CUDA_VISIBLE_DEVICES'] = '0'", ".clear()"])
+def test_code_that_names_a_gpu_sees_none_in_a_worker_on_the_cpu(start, tmp_path, change) -> None:
     text = (
-        "import ctypes, os\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'\n"
+        f"import ctypes, os\nos.environ{change}\n"
         "seen = ctypes.CDLL(None).getenv\nseen.restype = ctypes.c_char_p\n"
         "def work():\n    return seen(b'CUDA_VISIBLE_DEVICES').decode()\n"
         "work.check = lambda result: result == os.environ['CUDA_VISIBLE_DEVICES'] == ''\n"
@@ -113,7 +114,7 @@ def test_code_that_names_a_gpu_sees_none_in_a_worker_on_the_cpu(start, tmp_path)
     (tmp_path / "names_a_gpu.py").write_text(text)
     code = Code(FUNCTION, "names_a_gpu:work", str(tmp_path), str(tmp_path))
     facts = _consult(start("python"), code.as_text())["ok"]
-    assert facts["notes"] == ["it sets CUDA_VISIBLE_DEVICES, perhaps too late to have an effect"]
+    assert "it sets CUDA_VISIBLE_DEVICES, perhaps too late to have an effect" in facts["notes"]
 
 
 def test_a_hang_at_import_is_left_to_the_deadline(start, tmp_path) -> None:

@@ -32,11 +32,10 @@ GOODBYE_S = 0.5  # for ranks to end, since a worker that ends has one second in 
 
 
 class Rank:
-    """One rank as the worker sees it."""
+    """One rank as the worker sees it; the channel to a child of the worker is a `LineProcess`."""
 
-    def __init__(self, child: LineProcess | None = None) -> None:
-        self.child = child  # None if a launcher started it
-        self.channel: LineChannel | None = child
+    def __init__(self, channel: LineChannel, number: int) -> None:
+        self.channel, self.number = channel, number
         self.host, self.cpus = "", frozenset[int]()
 
     def meet(self, hello: dict[str, Any]) -> None:
@@ -105,20 +104,21 @@ class RankGroup:
             given = {"LOCAL_RANK": "0", **os.environ}
             self._child(given, json.dumps(address))
             self._hear_hellos()
-            self.ranks += [Rank() for _ in range(1, launch.size)]
             # In the log, which the engine quotes if its deadline comes first.
             sys.stderr.write(f"waiting for {launch.size - 1} more ranks\n")
             sys.stderr.flush()
             until = time.monotonic() + JOIN_S
-            while any(rank.channel is None for rank in self.ranks):
+            while len(self.ranks) < launch.size:
                 listener.settimeout(max(0.1, until - time.monotonic()))
                 try:
                     self._admit(*listener.accept(), token)
                 except TimeoutError:
-                    absent = [str(i) for i, r in enumerate(self.ranks) if r.channel is None]
-                    text = f"no word from rank {', '.join(absent)} within {JOIN_S:.0f} s"
+                    absent = set(range(launch.size)) - {rank.number for rank in self.ranks}
+                    listed = ", ".join(map(str, sorted(absent)))
+                    text = f"no word from rank {listed} within {JOIN_S:.0f} s"
                     hint = "start every rank with the same command, by torchrun or srun"
                     raise WorkloadError(text, code="rank_missing", hint=hint) from None
+            self.ranks.sort(key=lambda rank: rank.number)
 
     def _admit(self, channel: socket.socket, _: Any, token: str) -> None:
         channel.settimeout(10.0)
@@ -128,15 +128,15 @@ class RankGroup:
             if secrets.compare_digest(hello["token"], token):
                 channel.settimeout(None)
                 channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                rank = self.ranks[hello["rank"]]
-                rank.channel = LineChannel(channel)
+                rank = Rank(LineChannel(channel), hello["rank"])
                 rank.meet(hello)
+                self.ranks.append(rank)
                 return
         channel.close()
 
     def _child(self, environment: dict[str, str], address: str = "") -> None:
-        rank = command("workloads._ranks.rank")
-        self.ranks.append(Rank(LineProcess(rank, address, environ=environment)))
+        child = LineProcess(command("workloads._ranks.rank"), address, environ=environment)
+        self.ranks.append(Rank(child, len(self.ranks)))
 
     def _hear_hellos(self) -> None:
         for rank, hello in zip(self.ranks, self._answers(self.ranks), strict=True):
@@ -155,7 +155,6 @@ class RankGroup:
             raise self.failure
         line = json.dumps(order).encode()
         for rank in members:
-            assert rank.channel is not None  # it has said hello
             try:
                 rank.channel.send(line)
             except OSError:
@@ -172,11 +171,9 @@ class RankGroup:
         until: float | None = None
         with selectors.DefaultSelector() as selector:
             for rank in self.ranks:  # all of them: those that wait can die, too
-                if rank.channel is not None:
-                    selector.register(rank.channel.socket, selectors.EVENT_READ, rank)
+                selector.register(rank.channel.socket, selectors.EVENT_READ, rank)
             while len(answers) < len(members):
-                left = None if until is None else until - time.monotonic()
-                ready = [] if left is not None and left <= 0 else selector.select(left)
+                ready = selector.select(None if until is None else until - time.monotonic())
                 if not ready and error is not None:
                     raise self._fail(WorkloadError(**error))
                 for rank, reply in self._heard(key.data for key, _ in ready):
@@ -192,7 +189,6 @@ class RankGroup:
     def _heard(self, ranks: Iterable[Rank]) -> Iterator[tuple[Rank, dict[str, Any]]]:
         """The answers that are complete; WorkloadError when a rank is gone."""
         for rank in ranks:
-            assert rank.channel is not None  # it has said hello
             try:
                 with suppress(BlockingIOError):
                     for line in rank.channel.receive():
@@ -204,12 +200,12 @@ class RankGroup:
     def _died(self, rank: Rank, code: int | None = None, log: str = "") -> WorkloadError:
         """The error for a dead rank.  Code and log of a launcher's rank come from the process that
         waits for it; those of a child are known here."""
-        if rank.child is not None:
+        if isinstance(rank.channel, LineProcess):
             with suppress(subprocess.TimeoutExpired):
-                code = rank.child.process.wait(1.0)
-            log = rank.child.log_tail()
+                code = rank.channel.process.wait(1.0)
+            log = rank.channel.log_tail()
         where = f" on {rank.host}" if rank.host not in ("", socket.gethostname()) else ""
-        text = f"rank {self.ranks.index(rank)} of {len(self.ranks)}{where} died"
+        text = f"rank {rank.number} of {len(self.ranks)}{where} died"
         hint = "choose a smaller batch or fewer ranks; if memory ran out, dmesg says so"
         return self._fail(WorkloadError(ending(text, code, log), code="rank_died", hint=hint))
 
@@ -223,7 +219,7 @@ class RankGroup:
         """Let the ranks end by themselves."""
         if self.failure is None:
             self.failure = WorkloadError("the ranks have ended", code="rank_died")
-            channels = [rank.channel for rank in self.ranks if rank.channel is not None]
+            channels = [rank.channel for rank in self.ranks]
             for channel in channels:
                 with suppress(OSError):
                     channel.send(b'{"op": "bye"}')
@@ -237,8 +233,9 @@ class RankGroup:
     def end(self) -> None:
         """End our own children at once; the ranks of a launcher end after this process, since the
         launcher would end everything with the first of them."""
-        _held.extend(r.channel for r in self.ranks if r.child is None and r.channel is not None)
-        children = [rank.child for rank in self.ranks if rank.child is not None]
+        channels = [rank.channel for rank in self.ranks]
+        children = [each for each in channels if isinstance(each, LineProcess)]
+        _held.extend(each for each in channels if each not in children)
         for child in children:
             child.process.kill()
         for child in children:

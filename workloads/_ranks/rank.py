@@ -1,4 +1,4 @@
-"""One rank of a data-parallel training, in a process of its own; `_ranks` directs it."""
+"""One rank of a data-parallel training, in a process of its own, which `groups` directs."""
 
 import json
 import os
@@ -95,8 +95,7 @@ def main(arguments: list[str]) -> None:
     os.environ["TORCH_NCCL_ENABLE_MONITORING"] = "0"  # torch would end a frozen rank as a hung one
     from torch.distributed.rendezvous import rendezvous
 
-    limit = timedelta(seconds=JOIN_S)
-    store, rank, size = next(iter(rendezvous("env://", timeout=limit)))
+    store, rank, size = next(iter(rendezvous("env://", timeout=timedelta(seconds=JOIN_S))))
     parent = channel = socket.socket(fileno=int(arguments[0]))
     hello = {"rank": rank, "host": socket.gethostname(), "cpus": allowed_cores()}
     if len(arguments) > 1:

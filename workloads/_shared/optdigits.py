@@ -21,7 +21,7 @@ def load() -> tuple[Any, Any]:
     return rows[:, :64].reshape(-1, SIDE, SIDE) / np.float32(16), rows[:, 64].astype(np.int64)
 
 
-def photographs(images: Any, side: int, rng: Any) -> Any:
+def coloured(images: Any, side: int, rng: Any) -> Any:
     """Coloured pictures of digits: (count, 8, 8) in 0..1 to FP32 (count, 3, side, side).
 
     Each digit is shifted, scaled (a random crop) and painted in a light colour on a dark one;

@@ -5,6 +5,7 @@ A single product multiplies 2-D matrices, a batch multiplies 3-D ones.
 
 import time
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from math import prod, sqrt
@@ -82,12 +83,9 @@ class MatrixProduct(Workload):
         return replace(work, memory_bytes=held + drawn + probe + block)
 
     def prepare(self, case: Case, setup: Setup) -> Task:
-        a, b, probe = self.draw(case, setup)
-        if case.backend == "numpy":
-            return NumpyProduct(case, probe, a, b)
-        if case.backend == "jax":
-            return JaxProduct(case, setup, probe, a, b)
-        return TorchProduct(case, setup, probe, a, b)
+        made_by: dict[str, Callable[..., Task]]
+        made_by = {"numpy": NumpyProduct, "jax": JaxProduct, "torch": TorchProduct}
+        return made_by[case.backend](case, setup, *self.draw(case, setup))
 
     def draw(self, case: Case, setup: Setup) -> tuple[Any, Any, "Probe"]:
         """The two operands, and a probe that knows their product."""
@@ -196,7 +194,7 @@ class NumpyProduct(Task):
 
     checks_latest = True
 
-    def __init__(self, case: Case, probe: Probe, a: Any, b: Any) -> None:
+    def __init__(self, case: Case, _: Setup, a: Any, b: Any, probe: Probe) -> None:
         self.case, self.probe, self.a, self.b = case, probe, a, b
         self.product = np.full((*a.shape[:-1], b.shape[-1]), np.nan, a.dtype)
 
@@ -210,7 +208,7 @@ class NumpyProduct(Task):
 class JaxProduct(JaxTask):
     """The product in JAX, which allocates each result anew."""
 
-    def __init__(self, case: Case, setup: Setup, probe: Probe, a: Any, b: Any) -> None:
+    def __init__(self, case: Case, setup: Setup, a: Any, b: Any, probe: Probe) -> None:
         super().__init__(case)
         self.probe, kind = probe, "bfloat16" if case.precision == "bf16" else a.dtype
         with setup.phase("build"):
@@ -228,7 +226,7 @@ class JaxProduct(JaxTask):
 class TorchProduct(TorchTask):
     checks_latest = True
 
-    def __init__(self, case: Case, setup: Setup, probe: Probe, a: Any, b: Any) -> None:
+    def __init__(self, case: Case, setup: Setup, a: Any, b: Any, probe: Probe) -> None:
         super().__init__(case)
         self.probe, self.computed = probe, arithmetic(case)
         eight_bit = self.computed in SIZES

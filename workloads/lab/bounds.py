@@ -42,16 +42,12 @@ def upper(answers: Samples, references: Samples, metric: str, chance: float) -> 
     worst = 0.0
     for outputs in zip(zip(*answers, strict=True), zip(*references, strict=True), strict=True):
         pairs = list(zip(*outputs, strict=True))
-        if metric == "relative_error" and agreement.holds_labels(pairs[0][1]):
-            # Even if no label was wrong, a share of unseen ones may be.
-            parts = [agreement.sums(*pair)[:2] for pair in pairs]
-            wrong = math.ceil(sum(off / (whole or 1.0) for off, whole in parts) - 1e-9)
-            worst = max(worst, _binomial(wrong, len(pairs), chance))
-        elif metric == "relative_error":
+        if metric == "relative_error" and not agreement.holds_labels(pairs[0][1]):
             off, whole, *_ = np.array([agreement.sums(*pair) for pair in pairs]).T
             worst = max(worst, _ratio(off, whole, chance))
         elif agreement.has_classes(pairs[0][1]):
-            # A sample with several rows counts by the share of those that differ.
+            # A sample with several labels or rows counts by the share of those that differ.  Even
+            # if none did, a share of unseen ones may.
             changed = math.ceil(sum(agreement.differing(*pair) for pair in pairs) - 1e-9)
             worst = max(worst, _binomial(changed, len(pairs), chance))
     return worst

@@ -14,7 +14,7 @@ from workbench.worker.serve import serve
 
 from .._shared.session import PROVIDERS
 from . import inspection, mixed, prepare, quantise, save
-from .errors import clear_errors
+from .errors import clear_errors, quiet
 
 OTHERS = "the other variants are measured without it"
 
@@ -37,24 +37,26 @@ class Lab:
     inspect = staticmethod(inspection.inspect)
 
     def prepare(self, model: str, folder: str) -> dict[str, Any]:
-        with clear_errors("it cannot be prepared", code="not_prepared"):
+        with quiet(), clear_errors("it cannot be prepared", code="not_prepared"):
             return prepare.prepare(Path(model), Path(folder))
 
     def build(self, model: str, folder: str, recipe: dict[str, Any]) -> dict[str, Any]:
-        with clear_errors(f"{Recipe.of(recipe).label} cannot be made", "not_quantised", OTHERS):
-            return quantise.build(Path(folder), Recipe.of(recipe))
+        wanted = Recipe.of(recipe)
+        with quiet(), clear_errors(f"{wanted.label} cannot be made", "not_quantised", OTHERS):
+            return quantise.build(Path(folder), wanted)
 
     def mixed(
         self, model: str, folder: str, recipe: dict[str, Any], **wanted: Any
     ) -> dict[str, Any]:
-        with clear_errors(f"{Recipe.of(recipe).label} cannot be mixed", "not_quantised", OTHERS):
-            return mixed.mixed(Path(folder), Recipe.of(recipe), **wanted)
+        static = Recipe.of(recipe)
+        with quiet(), clear_errors(f"{static.label} cannot be mixed", "not_quantised", OTHERS):
+            return mixed.mixed(Path(folder), static, **wanted)
 
     def save(
         self, model: str, folder: str, variant: str, destination: str, hidden: str
     ) -> dict[str, Any]:
         hint = "try again with another file name"
-        with clear_errors("it cannot be saved", code="not_saved", hint=hint):
+        with quiet(), clear_errors("it cannot be saved", code="not_saved", hint=hint):
             return save.save(*map(Path, (model, folder, variant, destination, hidden)))
 
 

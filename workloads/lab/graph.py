@@ -81,11 +81,10 @@ def precision(model: Any) -> str:
     """The precision of most weights, as a case names it; FP32 without weights."""
     if is_quantised(model):
         return "int8"
-    counted = dict.fromkeys(_FLOATS, 0)
+    counted = Counter[int]()
     for tensor in tensors(model):
-        if tensor.data_type in counted:
-            counted[tensor.data_type] += _values(tensor)
-    return _FLOATS[max(counted, key=counted.__getitem__)]
+        counted[tensor.data_type] += _values(tensor)
+    return _FLOATS[max(_FLOATS, key=counted.__getitem__)]
 
 
 def operators(model: Any) -> dict[str, int]:

@@ -18,7 +18,6 @@ from workbench.worker.recipe import Recipe
 
 from .._shared.session import cpu_session
 from . import agreement, bounds, products, quantise, samples
-from .errors import quiet
 from .prepare import PREPARED
 
 MOST_INPUTS = 64  # in one trial
@@ -40,10 +39,9 @@ def mixed(
 ) -> dict[str, Any]:
     """Write the variant of the static `recipe` with nodes left in FP32 to keep the error `limit`.
     `metric`: "relative_error" or "disagreement".  Returns what `build` does, recipe and `error`."""
-    with quiet():
-        search = _Search(folder, recipe, metric, limit, seconds)
-        chosen = search.run(units(search.model, products.kept(folder), recipe))
-        built = quantise.build(folder, chosen.recipe)
+    search = _Search(folder, recipe, metric, limit, seconds)
+    chosen = search.run(units(search.model, products.kept(folder), recipe))
+    built = quantise.build(folder, chosen.recipe)
     return {"recipe": chosen.recipe.as_fields(), **built, "error": chosen.error}
 
 

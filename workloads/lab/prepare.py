@@ -19,7 +19,7 @@ from workbench.worker.session_options import UNOPTIMISED
 from .._shared import quantisation
 from .._shared.session import cpu_session
 from . import agreement, graph, products, samples
-from .errors import quiet, said
+from .errors import said
 
 PREPARED = "prepared.onnx"
 OPSET = 13  # the first in which weights can have a scale per channel
@@ -32,24 +32,23 @@ def prepare(model: Path, folder: Path) -> dict[str, Any]:
     """Write `prepared.onnx` into `folder`; returns the steps, and what can be quantised."""
     current = onnx.load(str(model))
     steps = [_step("as given", current)]
-    with quiet():
-        inputs = samples.read(folder / samples.INPUTS)[:CHECKED]
-        reference = samples.read(folder / samples.REFERENCE)[:CHECKED]
-        for name, change in _steps(current):
-            try:
-                changed = change(current)
-                _require_same(changed, inputs, reference)
-            except Exception as error:
-                code = error.code if isinstance(error, WorkloadError) else "failed"
-                hint = "quantisation continues without this step"
-                reason = {"code": code, "message": said(error), "hint": hint}
-                steps.append({"step": name, "size_bytes": None, "nodes": None, "reason": reason})
-                continue
-            current = changed
-            steps.append(_step(name, current))
-        _name_nodes(current)
-        _fit_weights(current)
-        found = products.find(current, folder, inputs[0])
+    inputs = samples.read(folder / samples.INPUTS)[:CHECKED]
+    reference = samples.read(folder / samples.REFERENCE)[:CHECKED]
+    for name, change in _steps(current):
+        try:
+            changed = change(current)
+            _require_same(changed, inputs, reference)
+        except Exception as error:
+            code = error.code if isinstance(error, WorkloadError) else "failed"
+            hint = "quantisation continues without this step"
+            reason = {"code": code, "message": said(error), "hint": hint}
+            steps.append({"step": name, "size_bytes": None, "nodes": None, "reason": reason})
+            continue
+        current = changed
+        steps.append(_step(name, current))
+    _name_nodes(current)
+    _fit_weights(current)
+    found = products.find(current, folder, inputs[0])
     products.keep(folder, found)
     (folder / PREPARED).write_bytes(current.SerializeToString())
     for stale in folder.glob("ranges-*.json"):  # from a model prepared here earlier

@@ -16,7 +16,6 @@ from .._shared import quantisation
 from .._shared.quantisation import Ranges
 from .._shared.session import cpu_session
 from . import agreement, graph, products, samples
-from .errors import quiet
 from .prepare import PREPARED
 
 PRODUCTS = ("Conv", "MatMul", "Gemm")
@@ -45,26 +44,25 @@ def build(folder: Path, recipe: Recipe) -> dict[str, Any]:
     """Write the variant `<label>.onnx`; returns its file, size, operators and share in INT8."""
     model = onnx.load(str(folder / PREPARED))
     coverage = None
-    with quiet():
-        if recipe.precision == "fp16":
-            made = quantisation.halved(model.SerializeToString())
-            cpu_session(made, EXTENDED)  # whether it loads
+    if recipe.precision == "fp16":
+        made = quantisation.halved(model.SerializeToString())
+        cpu_session(made, EXTENDED)  # whether it loads
+    else:
+        if recipe.method == "dynamic":
+            types = [*DYNAMIC, *(["Conv"] if recipe.scope == "all" else [])]
+            if any(n.op_type == "Attention" and not n.domain for n in model.graph.node):
+                types.remove("Attention")  # ONNX's own, which the quantiser takes for another
+            inside = any(product.inside for product in products.kept(folder))
+            made = quantisation.dynamic(folder / PREPARED, recipe, types, EnableSubgraph=inside)
         else:
-            if recipe.method == "dynamic":
-                types = [*DYNAMIC, *(["Conv"] if recipe.scope == "all" else [])]
-                if any(n.op_type == "Attention" and not n.domain for n in model.graph.node):
-                    types.remove("Attention")  # ONNX's own, which the quantiser takes for another
-                inside = any(product.inside for product in products.kept(folder))
-                made = quantisation.dynamic(folder / PREPARED, recipe, types, EnableSubgraph=inside)
-            else:
-                made = static(model, ranges(folder, recipe.calibration), recipe)
-            coverage = integer_share(made, folder)
-            if not coverage:
-                text = f"{recipe.quantization} quantisation left every product in floating point"
-                raise WorkloadError(text, code="not_quantised", hint=NO_INTEGERS)
-        if recipe.method == "static" and (folder / samples.FOLDS).exists():
-            answers = _cross_validated(folder, model, recipe)
-            samples.write(folder / f"{recipe.label}{samples.FOLDED}", answers)
+            made = static(model, ranges(folder, recipe.calibration), recipe)
+        coverage = integer_share(made, folder)
+        if not coverage:
+            text = f"{recipe.quantization} quantisation left every product in floating point"
+            raise WorkloadError(text, code="not_quantised", hint=NO_INTEGERS)
+    if recipe.method == "static" and (folder / samples.FOLDS).exists():
+        answers = _cross_validated(folder, model, recipe)
+        samples.write(folder / f"{recipe.label}{samples.FOLDED}", answers)
     file = folder / f"{recipe.label}.onnx"
     file.write_bytes(made)
     operators = (node.op_type for node in graph.nodes(onnx.load_model_from_string(made)))
@@ -114,14 +112,13 @@ def ranges(folder: Path, method: str, left_out: int | None = None) -> Ranges:
     file = folder / f"ranges-{method}-{left_out}.json"
     if not file.exists():
         inputs = samples.read(folder / samples.CALIBRATION)
-        with quiet():
-            if method == "minmax":
-                _keep_ends(folder, inputs)
-            else:
-                rest = [each for place, each in enumerate(inputs) if place % FOLDS != left_out]
-                groups, known = [rest[:HISTOGRAM_SAMPLES]], ranges(folder, "minmax", left_out)
-                (found,) = quantisation.activation_ranges(folder / PREPARED, groups, method, known)
-                file.write_text(json.dumps(found))
+        if method == "minmax":
+            _keep_ends(folder, inputs)
+        else:
+            rest = [each for place, each in enumerate(inputs) if place % FOLDS != left_out]
+            groups, known = [rest[:HISTOGRAM_SAMPLES]], ranges(folder, "minmax", left_out)
+            (found,) = quantisation.activation_ranges(folder / PREPARED, groups, method, known)
+            file.write_text(json.dumps(found))
     return {name: tuple(found) for name, found in json.loads(file.read_text()).items()}
 
 

@@ -29,8 +29,7 @@ def write(file: Path, samples: Samples) -> None:
 
 def read(file: Path) -> list[list[Array]]:
     with np.load(file, allow_pickle=False) as entries:
-        found: list[dict[int, Array]] = [{} for _ in range(int(entries["count"]))]
-        for name in set(entries.files) - {"count"}:
-            number, position = map(int, name.split("."))
-            found[number][position] = entries[name]
-    return [[sample[place] for place in sorted(sample)] for sample in found]
+        found: list[list[Array]] = [[] for _ in range(int(entries["count"]))]
+        for name in entries.files[1:]:  # as written: the count, then the arrays in order
+            found[int(name.partition(".")[0])].append(entries[name])
+    return found

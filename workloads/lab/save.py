@@ -10,7 +10,6 @@ from workbench.worker.libraries import onnx
 from .._shared.onnx_model import LARGEST_MODEL
 from .._shared.session import cpu_session
 from . import agreement, graph, samples
-from .errors import quiet
 
 CHECKED = 2  # inputs on which the written file is compared; slow models leave no time for more
 
@@ -27,20 +26,19 @@ def save(
     if not source.is_file():
         raise WorkloadError(f"there is no variant {source.name}")
     _require_free(model, destination, is_saved=source == model)
-    with quiet():
-        content = onnx.load(str(source)).SerializeToString()
-        try:
-            hidden.mkdir(exist_ok=True)
-            write.replace(destination, content, within=hidden)
-            hidden.rmdir()
-        except OSError as error:
-            text = f"cannot write {destination}: {error.strerror}"
-            hint = "choose a folder that can be written to and has room for the model"
-            raise WorkloadError(text, hint=hint) from error
-        inputs = samples.read(folder / samples.INPUTS)[:CHECKED]
-        before, after = (cpu_session(file) for file in (source, destination))
-        difference = agreement.error(after, inputs, agreement.answers(before, inputs))
-        return {"size_bytes": len(content), "difference": difference}
+    content = onnx.load(str(source)).SerializeToString()
+    try:
+        hidden.mkdir(exist_ok=True)
+        write.replace(destination, content, within=hidden)
+        hidden.rmdir()
+    except OSError as error:
+        text = f"cannot write {destination}: {error.strerror}"
+        hint = "choose a folder that can be written to and has room for the model"
+        raise WorkloadError(text, hint=hint) from error
+    inputs = samples.read(folder / samples.INPUTS)[:CHECKED]
+    before, after = (cpu_session(file) for file in (source, destination))
+    difference = agreement.error(after, inputs, agreement.answers(before, inputs))
+    return {"size_bytes": len(content), "difference": difference}
 
 
 def _require_free(model: Path, destination: Path, *, is_saved: bool) -> None:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from typing import Any
@@ -80,10 +80,14 @@ def shown(inputs: Sequence[Input]) -> str:
 def possible_sizes(inputs: Sequence[Input], given: Shapes, batch: int | None) -> Iterator[Sizes]:
     """Sets of sizes worth trying, the likeliest first; WorkloadError if there is none."""
     _check_given(inputs, given)
+    keys = batch_keys(inputs)
+    known = {
+        _key(port, axis): size
+        for port in inputs
+        for axis, size in enumerate(given.get(port.name, ()))
+    }
     inputs = [
-        Input(port.name, port.type, list(given[port.name]))
-        if port.axes is None and port.name in given
-        else port
+        replace(port, axes=list(given[port.name])) if port.name in given else port
         for port in inputs
     ]
     for port in inputs:
@@ -93,20 +97,12 @@ def possible_sizes(inputs: Sequence[Input], given: Shapes, batch: int | None) ->
         if 0 in port.axes:
             place = f"input {port.name} has an axis of size 0: {shown([port])}"
             raise bad_model(place, "export it with a dynamic axis, or without that input")
-    keys = batch_keys(inputs)
-    known = {
-        _key(port, axis): size
-        for port in inputs
-        for axis, size in enumerate(given.get(port.name, ()))
-    }
     used = _batch(inputs, keys, known, given, batch)
     known = {**dict.fromkeys(keys, used or 1), **known}
     fits = False
     for sizes in _sizes(inputs, known, used or 1):
         shapes = {
-            port.name: list(given[port.name])
-            if port.name in given
-            else [
+            port.name: [
                 axis if isinstance(axis, int) else sizes[_key(port, place)]
                 for place, axis in enumerate(port.axes or ())
             ]

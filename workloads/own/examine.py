@@ -19,7 +19,7 @@ from workbench.worker.libraries import nn, torch
 from . import training
 from .reference import GUARDS, Reference, arrays, call, errors, guard, plain_attention, reference
 from .subject import Subject, hash_of, precision_of, subject_of
-from .target import NO_CUDA_MARKS, gpu_errors, is_users, kept_result, noting_variables, user_errors
+from .target import NO_CUDA_MARKS, examining, is_users, kept_result, user_errors
 from .tree import Example, compiled_parts
 
 KNOWN, VARIABLE = "facts.json", "OMP_NUM_THREADS"
@@ -33,7 +33,7 @@ FROM_INPUTS = "take the device from the inputs, instead of .cuda() in the code"
 def module(code: Code) -> dict[str, Any]:
     """The fields of CodeFacts of a torch module, also written for other workers (`known`)."""
     before, notes = torch.get_num_threads(), list[str]()
-    with gpu_errors(code, FROM_INPUTS), noting_variables([VARIABLE], notes):
+    with examining(code, notes, [VARIABLE], FROM_INPUTS):
         subject = subject_of(code)
         facts = _facts(code, subject)
     count = torch.get_num_threads()
@@ -80,8 +80,7 @@ def _trained(code: Code, subject: Subject, notes: list[str]) -> dict[str, Any]:
     notes += found.pop("notes")
     given = _inputs(found["inputs"])
     if found["batch"] is not None:  # drawn from data, perhaps at random
-        fixed = found["of_one_size"]
-        return {**found, **given, "inputs_sha256": "", "resizable": not fixed}
+        return {**found, **given, "inputs_sha256": "", "resizable": not found["of_one_size"]}
     batch = subject.own_batch
     return {**found, **given, "batch": batch, "resizable": batch is not None}
 
@@ -97,7 +96,7 @@ def _called(code: Code, subject: Subject, notes: list[str]) -> dict[str, Any]:
         batch = None  # such as images in a list, whose first axis is the colours
     facts |= {"batch": batch, "checks": subject.part("check") is not None}
     found = reference(code, batch, facts["guard"])
-    facts["reference"] = found.source if found.is_steady else ""
+    facts["reference"] = found.source if found.steady else ""
     facts["floor"] = max(found.floors)
     if facts["nondeterministic"]:
         notes.append(f"two fresh copies differ, {_consequence(found, facts['checks'])}")
@@ -111,10 +110,10 @@ def _called(code: Code, subject: Subject, notes: list[str]) -> dict[str, Any]:
 
 def _consequence(found: Reference, has_check: bool) -> str:
     """The consequence of a difference between equal calls for the check of candidates."""
-    loose = found.loose
+    loose = [name for place, name in enumerate(found.names) if place not in found.steady]
     if not loose:
         return "so its error limit includes that difference"
-    if len(loose) == len(found.names):
+    if not found.steady:
         return "so that " + ("only its check counts" if has_check else "no candidate is checked")
     more = f" and {len(loose) - 2} more" if len(loose) > 2 else ""
     return f"so that {', '.join(loose[:2])}{more} cannot be compared"
@@ -131,8 +130,7 @@ def _inputs(example: Example) -> dict[str, Any]:
         }
         for name, tensor in example.tensors().items()
     ]
-    named = {"named": True} if example.kwargs else {}
-    return {"inputs": listed, **named, "inputs_sha256": hash_of(example)}
+    return {"inputs": listed, "named": bool(example.kwargs), "inputs_sha256": hash_of(example)}
 
 
 def _behaviour(subject: Subject, example: Example, notes: list[str]) -> dict[str, Any]:

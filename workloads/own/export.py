@@ -4,13 +4,14 @@ Exporting may crash or hang in other libraries, so it has a process of its own.
 """
 
 import importlib
+import io
 import itertools
 import re
 import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,6 @@ from ..lab import agreement, samples
 from .reference import Reference, guard
 from .subject import Subject, folder_of
 from .target import origin
-from .torch_file import torch_file
 from .tree import Example, tensors_of_output
 
 LARGEST_BYTES = 1_900_000_000  # for weights inside one file: protobuf ends at 2 GiB
@@ -60,7 +60,7 @@ def export(
     if the traced graph computes something else, or may depend on the values of these inputs.
     WorkloadError `not_exported` if neither works.
     """
-    if not reference.is_steady:
+    if not reference.steady:
         why = "eager differs too much from itself, or from float64, to check a graph"
         raise not_exported(subject.name, WorkloadError(why))
     torch.backends.mha.set_fastpath_enabled(False)  # ONNX lacks its fused operators
@@ -130,8 +130,7 @@ def _checked(file: Path, own: Example, reference: Reference) -> list[str]:
     feeds = dict(zip(used, _given(own, used), strict=True))
     names = _outputs(reference)
     found = agreement.compare(names, [agreement.answer(session, names, feeds)], [reference.outputs])
-    pairs = zip(reference.names, found, strict=True)
-    if (error := max(x.relative_error for n, x in pairs if n not in reference.loose)) > BROKEN:
+    if (error := max(found[place].relative_error for place in reference.steady)) > BROKEN:
         raise WorkloadError(f"the exported graph is off by {error:.0%}", code="wrong_result")
     return used
 
@@ -151,7 +150,7 @@ def _given(example: Example, inputs: Sequence[str]) -> list[Any]:
     return [named[name].detach().cpu().numpy() for name in inputs]
 
 
-def breaks(subject: Subject, example: Example, within: str = "no_grad") -> dict[str, Any]:
+def breaks(subject: Subject, example: Example, within: str) -> dict[str, Any]:
     """The fields of GraphBreaks: why torch.compile would leave its graphs, such as `3x
     Tensor.item()`, and the operations in them.
 
@@ -206,6 +205,27 @@ def archive(subject: Subject, batch: int | None, path: Path) -> list[str]:
         raise not_exported(subject.name, error) from error
     found = {*_defining(program.call_spec.in_spec), *_defining(program.call_spec.out_spec)}
     return sorted(found - sys.stdlib_module_names)
+
+
+class _Writer(io.BufferedWriter):
+    error: Exception | None = None
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except (OSError, ValueError) as error:  # a full disk, or torch outlives the file
+            self.error = self.error or error
+            return memoryview(data).nbytes
+
+
+@contextmanager
+def torch_file(path: Path) -> Iterator[_Writer]:
+    """A file for torch's writers, which would end the process if a write fails: the error of a
+    write is raised at the end of the block instead."""
+    with _Writer(io.FileIO(path, "w")) as file:
+        yield file
+        if file.error is not None:
+            raise file.error
 
 
 def _defining(tree: Any) -> Iterator[str]:

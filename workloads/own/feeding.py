@@ -3,30 +3,26 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from workbench.worker.libraries import torch
 
 from .tree import Example
 
 
-@dataclass(frozen=True)
-class Fed:
+class Fed(NamedTuple):
     """A batch, and what makes others; an iterator would keep its processes alive."""
 
     batch: Any
-    data: Any
-    sampler: Any
-    collate: Any
-    worker_init: Any
+    make: Callable[[], Any]  # see `_loader`
 
-    @property
-    def loader(self) -> Any:
-        """A plain DataLoader; an exception where the script's is none that --batch applies to."""
-        from torch.utils.data import DataLoader
 
-        size, collate, start = self.sampler.batch_size, self.collate, self.worker_init
-        return DataLoader(self.data, size, collate_fn=collate, worker_init_fn=start)
+def _loader(data: Any, sampler: Any, **settings: Any) -> Any:
+    """A plain DataLoader; an exception where the script's is none that --batch applies to."""
+    from torch.utils.data import DataLoader
+
+    return DataLoader(data, sampler.batch_size, **settings)
 
 
 @contextmanager
@@ -37,9 +33,9 @@ def noted(note: Callable[[Fed], None]) -> Iterator[None]:
     following = Iter.__next__
 
     def follow(self: Any) -> Any:
-        batch = following(self)
-        start = getattr(self, "_worker_init_fn", None)
-        note(Fed(batch, self._dataset, self._index_sampler, self._collate_fn, start))
+        batch, start = following(self), getattr(self, "_worker_init_fn", None)
+        settings = {"collate_fn": self._collate_fn, "worker_init_fn": start}
+        note(Fed(batch, partial(_loader, self._dataset, self._index_sampler, **settings)))
         return batch
 
     Iter.__next__ = follow

@@ -21,15 +21,7 @@ from .inference import user_check
 from .plain import copied, digest, is_array, parts, relative_error, unhashed, unreadable
 from .reference import REDUCED
 from .subject import takes_device
-from .target import (
-    gpu_errors,
-    kept_result,
-    noting_variables,
-    resolve,
-    seed_loaded,
-    unusable,
-    user_errors,
-)
+from .target import examining, kept_result, resolve, seed_loaded, unusable, user_errors
 from .tree import leaves
 
 LIMIT = 1e-3  # relative error against the first call that is allowed if the user sets none
@@ -249,14 +241,14 @@ def is_lazy(value: Any) -> bool:
     )
 
 
-# --save-best copies this and the two functions below into its script: they need no other of ours.
+# --save-best copies this into its script, with the functions that it calls.
 def arguments(make: Any, batch: int | None, device: str, number: int) -> Any:
     """The positional arguments and the keywords that `make` returns, or only n without it."""
     seed_loaded(number)
     made = () if batch is None else (batch,)
     if make is not None:
         made = make(*made, **({"device": device} if takes_device(make) else {}))
-    if isinstance(made, dict):
+    if isinstance(made, dict) and all(isinstance(key, str) for key in made):
         return (), made
     return made if isinstance(made, tuple) else (made,), {}
 
@@ -285,7 +277,7 @@ def wait_for(result: Any, device: str) -> None:
 def examine(code: Code) -> dict[str, Any]:
     """Facts about the function, which is called up to three times on the device `code.home`."""
     notes: list[str] = []
-    with gpu_errors(code, TAKE_IT), noting_variables(THREAD_VARIABLES, notes):
+    with examining(code, notes, THREAD_VARIABLES, TAKE_IT):
         facts = _facts(code)
     return {**facts, "notes": facts["notes"] + notes}
 

@@ -40,7 +40,7 @@ def given(chosen: Called, ran: Run, code: Code) -> tuple[Any, Any, SimpleNamespa
             example = Example((*example.args, chosen.given), example.kwargs)
         for fed in reversed(chosen.fed):
             with suppress(Exception):  # its inputs are not this batch, or one of a special loader
-                parts.feed, parts.loader = feed_of(fed.batch, inputs, example), fed.loader
+                parts.feed, parts.loader = feed_of(fed.batch, inputs, example), fed.make()
         if (own := ran.optimizer_of(chosen)) is not None:
             parts.optimizer = made = copy.copy(own)  # without weights and state
             made.state, made.param_groups = {}, [{"params": []} for _ in own.param_groups]
@@ -82,12 +82,6 @@ def hand_over(chosen: Called, ran: Run, code: Code) -> str | None:
         (folder / PICKLE).unlink(missing_ok=True)
         return f"{chosen.name} cannot be handed to another process: {first_line(error)}"
     return None
-
-
-def without_data(code: Code, parts: Any) -> None:
-    """Leave the DataLoader out of this race."""
-    (Path(code.folder) / DATA).unlink(missing_ok=True)
-    vars(parts).pop("loader", None)
 
 
 class _Limited:

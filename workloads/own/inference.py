@@ -130,7 +130,8 @@ class ModuleTask(TorchTask):
         if self.known["stateful"]:
             self._start = self.model
         self.restore()
-        return reference_of(self.code, self.case).judge(self.code, self.case.precision, answers)
+        expected = reference_of(self.code, self.case.batch)
+        return expected.judge(self.code, self.case.precision, answers)
 
     def metrics(self) -> dict[str, float]:
         if not self.on_gpu or self.known["mutated"]:
@@ -148,7 +149,7 @@ class ExportedTask(ModelTask):
     """One run of a variant of the exported module, compared with the module in torch."""
 
     def __init__(self, case: Case, setup: Setup, code: Code) -> None:
-        self.expected = reference_of(code, case)  # first, since the task reads its file
+        self.expected = reference_of(code, case.batch)  # first, since the task reads its file
         super().__init__(case, setup)
         self.code = code
 
@@ -168,9 +169,9 @@ class ExportedTask(ModelTask):
             user_check(subject.part("check"), output, f"check of {self.code.name}")
 
 
-def reference_of(code: Code, case: Case) -> Reference:
-    """The reference at the batch of `case`."""
-    return reference(code, case.batch, examine.known(code)["guard"])
+def reference_of(code: Code, batch: int | None) -> Reference:
+    """The reference at this batch."""
+    return reference(code, batch, examine.known(code)["guard"])
 
 
 def user_check(check: Any, output: Any, name: str) -> None:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 from workbench.worker.libraries import torch
@@ -63,7 +63,8 @@ class FollowedLoss:
 
     @cached_property
     def _flattened(self) -> list[tuple[Step, list[Any], Any]]:
-        """The steps with their arguments as leaves, since timed calls need them."""
+        """The steps with their arguments as leaves, since timed calls need them.  They travel
+        without, since torch warns where a pickle has the structure of leaves."""
         from torch.utils._pytree import tree_flatten
 
         return [(step, *tree_flatten(step.arguments)) for step in self.steps]
@@ -78,7 +79,7 @@ class Tape:
     """The calls of functions on what comes from the output of a module, since it returned."""
 
     def __init__(self) -> None:
-        self._mode = _mode()(self)
+        self._mode = _mode(self)
         self._clear()
 
     def _clear(self) -> None:
@@ -213,20 +214,16 @@ class Tape:
                 each.judge(followed, list(given.values()), made)
 
 
-@cache
-def _mode() -> Any:
-    """The class of modes, which needs torch."""
+def _mode(tape: Tape) -> Any:
+    """A mode that hands each call of a function of torch to `tape`."""
     from torch.overrides import TorchFunctionMode
 
     class Mode(TorchFunctionMode):  # type: ignore[misc]
-        def __init__(self, tape: Tape) -> None:
-            self._tape = tape
-
         def __torch_function__(
             self, function: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             if torch.compiler.is_compiling():  # torch.compile traces this line
                 return function(*args, **(kwargs or {}))
-            return self._tape.call(function, args, kwargs or {})
+            return tape.call(function, args, kwargs or {})
 
-    return Mode
+    return Mode()

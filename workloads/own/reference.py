@@ -49,14 +49,9 @@ class Reference:
     reduced: float = REDUCED  # tolerance of precisions that TOLERANCES does not have
 
     @property
-    def is_steady(self) -> bool:
-        """Whether eager agrees with itself, so that there is something to compare with."""
-        return not self.floors or min(self.floors) <= MOST_FLOOR
-
-    @property
-    def loose(self) -> list[str]:
-        """The outputs in which eager is too far from itself for anything else to be judged."""
-        return [n for n, floor in zip(self.names, self.floors, strict=True) if floor > MOST_FLOOR]
+    def steady(self) -> list[int]:
+        """The places of the outputs in which eager agrees with itself, so that others can too."""
+        return [place for place, floor in enumerate(self.floors) if floor <= MOST_FLOOR]
 
     def judge(self, code: Code, precision: str, answers: Sequence[Array]) -> Accuracy:
         """The accuracy of `answers`, by the output that is nearest to its limit or beyond."""
@@ -64,12 +59,11 @@ class Reference:
             text = f"it returns {len(answers)} tensors where eager returns {len(self.outputs)}"
             raise WorkloadError(text, code="wrong_result")
         found = agreement.compare(self.names, [answers], [self.outputs])
-        steady = [n for n, floor in enumerate(self.floors) if floor <= MOST_FLOOR]
-        if not self.is_steady:
+        if not self.steady:
             off = f"{max(self.floors):.0%}"
             why = f"not checked: eager differs from itself, or from float64, by {off}"
             return Accuracy.uncompared(why)
-        pairs = [(found[n].relative_error, self._limit(code, precision, n)) for n in steady]
+        pairs = [(found[n].relative_error, self._limit(code, precision, n)) for n in self.steady]
         error, limit = max(pairs, key=lambda pair: pair[0] / pair[1])
         # Always passed: the advisor times what is over its limit once, and never picks it.
         return Accuracy("relative_error", error, self.source, limit, True, found)

@@ -18,13 +18,12 @@ from workbench.worker.session_options import ONNX_BACKENDS
 from ..lab import graph
 from . import export
 from .function import arguments, wait_for
-from .subject import Subject, found_in, takes_device
+from .subject import Subject, found_in, parameters_of, takes_device
 from .target import seed_loaded
-from .torch_file import torch_file
-from .training_parts import TrainingParts, as_given, maker_of, parameters_of
+from .training_parts import called_with, maker_of
 
 # Functions that are copied into the script of a function, and into that of a training.
-COPIED: Sequence[Any] = (takes_device, arguments, wait_for, seed_loaded)
+COPIED: Sequence[Any] = (parameters_of, takes_device, arguments, wait_for, seed_loaded)
 COPIED_TO_TRAIN: Sequence[Any] = (found_in, parameters_of, maker_of)
 ARCHIVE, WEIGHTS, INPUTS = "model.pt2", "weights.pt", "inputs.pt"
 
@@ -181,10 +180,13 @@ class _Script:
         kind, call = device.partition(":")[0], self.call
         what = "50 steps on one batch" if code.train else "50 calls"
         if subject is None:
-            parts, call = self._of_function(), ["global result", *call]
+            work = WORK.format(asked=(self.case.batch, device, code.seed))
+            parts = [*self.setup, _target(code), *map(inspect.getsource, COPIED), work]
+            call = ["global result", *call]
             wait = f"lambda: wait_for(result, {device!r})"
         else:
-            _write(_inputs(code, subject, self.case.batch), self.folder / INPUTS)
+            example, batch = called_with(code, subject, self.case.batch)
+            _write((example.args, example.kwargs, batch), self.folder / INPUTS)
             if self.case.backend in ONNX_BACKENDS:
                 loaded = self._of_onnx()
             else:
@@ -202,11 +204,6 @@ class _Script:
         head = HEAD.format(timed=what, **named)
         # The lines to paste may lack keyword arguments, which every call needs.
         return "\n".join([head, *parts, timed]).replace("model(*inputs)", "model(*inputs, **named)")
-
-    def _of_function(self) -> list[str]:
-        """The parts that make a function `work` and its arguments."""
-        work = WORK.format(asked=(self.case.batch, self.case.computes_on, self.code.seed))
-        return [*self.setup, _target(self.code), *map(inspect.getsource, COPIED), work]
 
     def _of_onnx(self) -> list[str]:
         """Copy the exported model with all its files; returns the lines that load the copy."""
@@ -245,17 +242,6 @@ def _target(code: Code) -> str:
     return TARGET.format(module=module, attribute=attribute)
 
 
-def _inputs(code: Code, subject: Subject, batch: int | None) -> tuple[Any, ...]:
-    """The arguments of a call, and the batch that a loss may take."""
-    if not code.train:
-        example = subject.example(batch)
-        return example.args, example.kwargs, None
-    trained = TrainingParts(subject)
-    sample = trained.sample(batch, code.seed)
-    call = trained.arguments(sample)
-    return call.args, call.kwargs, as_given(sample)
-
-
 def _write(values: Any, path: Path) -> None:
-    with torch_file(path) as file:
+    with export.torch_file(path) as file:
         torch.save(values, file)

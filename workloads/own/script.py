@@ -262,8 +262,7 @@ def _exit_of(own: int) -> Any:
 
 def _join(others: Sequence[threading.Thread]) -> None:
     """Wait for the script's threads, as Python does, except for pools that wait for work."""
-    pools = sys.modules.get("concurrent.futures.thread")
-    of_pools = getattr(pools, "_threads_queues", {})
+    of_pools = getattr(sys.modules.get("concurrent.futures.thread"), "_threads_queues", {})
     for thread in threading.enumerate():
         if not (thread.daemon or thread in others or thread in of_pools):
             thread.join()
@@ -293,12 +292,13 @@ def _failure(script: Path, argv: list[str], folder: str) -> WorkloadError | None
     except ModuleNotFoundError as error:
         log_error()
         hint = _place_of(error.name, folder)
-        return WorkloadError(_raised(error), code="missing_package", hint=hint)
+        text = f"raised {in_one_line(error)}"
+        return WorkloadError(text, code="missing_package", hint=hint)
     except TimeUp:
         raise
     except BaseException as error:  # also a CancelledError, or a KeyboardInterrupt of its own
         log_error()
-        return _failed(_raised(error))
+        return _failed(f"raised {in_one_line(error)}")
     finally:
         os._exit = leave
         if os.getpid() != own:  # a copy that the script forked
@@ -315,10 +315,6 @@ def _place_of(name: str | None, folder: str) -> str:
         if any(any(Path(folder, place).glob(file)) for file in files):
             return f"put PYTHONPATH={place} before workbench: it is there"
     return "--python names the environment that has it"
-
-
-def _raised(error: BaseException) -> str:
-    return f"raised {in_one_line(error)}"
 
 
 def _failed(text: str, hint: str | None = None) -> WorkloadError:

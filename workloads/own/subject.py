@@ -10,7 +10,7 @@ import inspect
 import pickle
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,13 @@ from workbench.worker.libraries import torch
 
 from . import archive, handing_over, script, target
 from .target import seed_loaded, unusable, user_errors
-from .tree import Example, are_several, binds, is_compiled, module_with_inputs, uncompiled
+from .tree import Example, as_example, is_compiled, module_with_inputs, uncompiled
 
 ARCHIVES = (".pt2", ".pt", ".pth")
 WEIGHTS, INPUTS = "weights.pt", "inputs.pt"
 PRECISIONS = {"float32": "fp32", "float64": "fp64", "bfloat16": "bf16", "float16": "fp16"}
 EVAL = "eval() calls train(False): give a `train` of yours another name"
-DEFAULT_BATCH, TRAINED_BATCH = 1, 32  # where only `inputs(batch)` is given, without a default
+DEFAULT_BATCH, TRAINED_BATCH = 1, 32  # where neither the user nor a default names one
 
 
 class Subject:
@@ -82,10 +82,7 @@ class Subject:
     @cached_property
     def _size(self) -> inspect.Parameter | None:
         """The parameter of `inputs(batch)`: its first, unless that is a device."""
-        try:
-            known = inspect.signature(self.part("inputs")).parameters.values()
-        except (TypeError, ValueError):  # there are no inputs, or they are made by a builtin
-            return None
+        known = parameters_of(self.part("inputs")).values()
         first = next((each for each in known if each.kind <= each.VAR_POSITIONAL), None)
         return first if first is not None and first.name != "device" else None
 
@@ -150,8 +147,7 @@ class Subject:
 
     def _follows(self, batch: int) -> bool:
         """Whether an axis of the inputs follows the batch, and not only has its size by chance."""
-        sizes = (batch, batch + 1)
-        return all(self._drawn(self.code.seed, size).shows(size) for size in sizes)
+        return all(self._drawn(self.code.seed, n).shows(n) for n in (batch, batch + 1))
 
     def _made(self, batch: int | None) -> Example:
         given = self._given
@@ -336,40 +332,24 @@ def kept(code: Code, file: Path, make: Callable[[], Any]) -> Any:
     return made
 
 
-def takes_device(function: Any) -> bool:
+def parameters_of(function: Any, **how: Any) -> Any:
+    """The parameters by their names; none where a builtin does not say, or without a function."""
     try:
-        return "device" in inspect.signature(function).parameters
-    except (TypeError, ValueError):  # a builtin without a signature
-        return False
+        return inspect.signature(function, **how).parameters
+    except (TypeError, ValueError):
+        return {}
+
+
+def takes_device(function: Any) -> bool:
+    return "device" in parameters_of(function)
 
 
 def _required(function: Any) -> str:
     """The parameters that a call has to name, except a device; empty if there are none."""
-    try:
-        known = inspect.signature(function, follow_wrapped=False).parameters.values()
-    except (TypeError, ValueError):  # a builtin without a signature
-        return ""
+    known = parameters_of(function, follow_wrapped=False).values()
     free = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     needed = (each for each in known if each.default is each.empty and each.kind not in free)
     return ", ".join(each.name for each in needed if each.name != "device")
-
-
-def as_example(given: Any, forward: Any = None) -> Example:
-    """The arguments that `inputs(batch)` stands for; a dictionary is one where `forward` names none
-    of its keys."""
-    if isinstance(given, Mapping) and not _is_argument(given, forward):
-        return Example((), dict(given))
-    if not are_several(given):
-        return Example((given,), {})
-    if len(given) == 2 and isinstance(given[0], (tuple, list)) and isinstance(given[1], Mapping):
-        return Example(tuple(given[0]), dict(given[1]))
-    return Example(tuple(given), {})
-
-
-def _is_argument(given: Mapping[str, Any], forward: Any) -> bool:
-    if not binds(forward, given) or binds(forward, **given):
-        return False
-    return given.keys().isdisjoint(inspect.signature(forward).parameters)
 
 
 def hash_of(example: Example) -> str:

@@ -54,6 +54,16 @@ class _Blind(os._Environ[str]):
             _ignored.add(key)
         super().__setitem__(key, "" if key in HIDING else value)
 
+    def __delitem__(self, key: str) -> None:
+        if key in HIDING:
+            self[key] = ""
+        else:
+            super().__delitem__(key)
+
+    def clear(self) -> None:  # the inherited one would wait for the last variable to go
+        for key in list(self):
+            del self[key]
+
 
 def keep_hidden() -> None:
     """Keep GPUs hidden if they are now, so that candidates of the CPU cannot compute on one."""
@@ -151,17 +161,10 @@ def user_errors(what: str, hint: str | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def noting_variables(names: Iterable[str], notes: list[str]) -> Iterator[None]:
-    """Note which of these variables, or of those that hide GPUs, the block sets too late."""
-    before = {name: os.environ.get(name) for name in (*names, *HIDING)}
-    yield
-    sets = [n for n, value in before.items() if os.environ.get(n) != value or n in _ignored]
-    notes += [f"it sets {name}, perhaps too late to have an effect" for name in sets]
-
-
-@contextmanager
-def gpu_errors(code: Code, hint: str) -> Iterator[None]:
-    """Turn a message about missing CUDA, without a hint, into a WorkloadError "needs_gpu"."""
+def examining(code: Code, notes: list[str], variables: Iterable[str], hint: str) -> Iterator[None]:
+    """Note which of these variables, or of those that hide GPUs, the block sets too late.  A
+    message about missing CUDA, without a hint, becomes a WorkloadError "needs_gpu" with `hint`."""
+    before = {name: os.environ.get(name) for name in (*variables, *HIDING)}
     try:
         yield
     except WorkloadError as error:
@@ -169,6 +172,8 @@ def gpu_errors(code: Code, hint: str) -> Iterator[None]:
             raise
         text = f"{code.name} cannot run on the CPU: {str(error).removeprefix(f'{code.name}: ')}"
         raise WorkloadError(text, code="needs_gpu", hint=hint) from error
+    sets = [n for n, value in before.items() if os.environ.get(n) != value or n in _ignored]
+    notes += [f"it sets {name}, perhaps too late to have an effect" for name in sets]
 
 
 def origin(error: BaseException) -> BaseException:

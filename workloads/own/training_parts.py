@@ -13,21 +13,22 @@ import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
+from operator import length_hint
 from typing import Any
 
 from workbench.contract import WorkloadError
 from workbench.process.cores import unbound
+from workbench.worker.code import Code
 from workbench.worker.libraries import torch
 
 from .losses import FollowedLoss
 from .script import WITH_LOSS
-from .subject import Subject
+from .subject import TRAINED_BATCH, Subject, parameters_of
 from .target import is_users, unusable, user_errors
 from .tree import Example, binds, tensors
 
 Batches = Generator[Any, None, None]
 ENDLESS = 10**12  # samples
-DEFAULT_BATCH = 32  # samples from a data set, where no batch is named
 # The settings that a `loader` function may take, with values for a trial.
 LOADING = {"batch_size": 1, "num_workers": 0, "pin_memory": False}
 IN_LOADER = "in DataLoader worker process"  # torch/_utils.py, ExceptionWrapper
@@ -52,7 +53,7 @@ class TrainingParts:
         self.worker_init: Any = None  # worker_init_fn of the user's DataLoader
         self.resizable = True  # whether its data come in batches of any size
         self.optimizer = next(filter(None, map(maker_of, subject.found("optimizer"))), None)
-        self.batch = subject.code.batch or DEFAULT_BATCH
+        self.batch = subject.code.batch or TRAINED_BATCH
         if self.loader is not None and not binds(self.loader, **LOADING):
             self._take_held([self._called_once(self.loader)])
         elif self.loader is None and self.dataset is None:
@@ -127,9 +128,8 @@ class TrainingParts:
         if isinstance(batch, Mapping):
             named = self._taken(batch)
             return Example((), named) if named else Example((batch,), {})
-        if not isinstance(batch, (list, tuple)):
-            return Example((batch,), {})
-        if self.loss is None and self._names == {"batch"}:
+        is_whole = self.loss is None and self._names == {"batch"}
+        if is_whole or not isinstance(batch, (list, tuple)):
             return Example((batch,), {})
         given = batch[:-1] if self.judges_batch and len(batch) > 1 else batch
         return Example(tuple(given)[: self._most], {})
@@ -225,7 +225,7 @@ class TrainingParts:
         with user_errors(what):
             loader = self._loader(size or self.batch, workers, pin)
             while True:
-                rows, count = None, _count(loader)
+                rows, count = None, length_hint(loader, -1)  # -1: it does not know
                 for number, batch in enumerate(_named(what, loader), 1):
                     rows = rows_of(batch) if rows is None else rows
                     # Sizes may differ within an epoch, since the first axis may be the time.
@@ -256,14 +256,6 @@ class TrainingParts:
     def sample(self, size: int | None, seed: int) -> Any:
         """One batch, read here from a fresh data set: loaders must not inherit open files."""
         return next(self.batches(size, 0, False, seed))
-
-
-def parameters_of(function: Any) -> Any:
-    """The parameters by their names; none where a function of C does not say."""
-    try:
-        return inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return {}
 
 
 # It has an import of its own, since `save` copies it and `parameters_of`.
@@ -318,6 +310,15 @@ def _named(what: str, loader: Any) -> Iterator[Any]:
         raise WorkloadError(f"{what}: {cause}", code="user_code") from error
 
 
+def called_with(code: Code, subject: Subject, batch: int | None) -> tuple[Example, Any]:
+    """The arguments of a call at `batch`, and the batch that the loss of a training may take."""
+    if not code.train:
+        return subject.example(batch), None
+    parts = TrainingParts(subject)  # its inputs may come from its data
+    sample = parts.sample(batch, code.seed)
+    return parts.arguments(sample), as_given(sample)
+
+
 def as_given(batch: Any) -> Any:
     """A batch as the data yield it or `inputs(batch)` returned it."""
     if not isinstance(batch, Example):
@@ -341,14 +342,6 @@ def _takes_target(function: Any) -> bool:
     name = str(getattr(type(function) if is_module else function, "__module__", ""))
     file = getattr(sys.modules.get(name), "__file__", None)
     return name.startswith("torch.") or (is_module and file is not None and not is_users(file))
-
-
-def _count(loader: Any) -> int | None:
-    """The number of batches of an epoch; None if the loader does not know."""
-    try:
-        return len(loader)
-    except TypeError:
-        return None
 
 
 def rows_of(batch: Any) -> int:

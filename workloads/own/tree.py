@@ -106,20 +106,20 @@ def _mapped(tree: Any, function: Callable[[Any], Any], *, inside: bool) -> Any:
     if held is None:
         return _copied(tree, function) if inside else tree
     changed = {key: _mapped(value, function, inside=inside) for key, value in held.items()}
-    if isinstance(tree, (list, tuple)):
+    if isinstance(tree, tuple):
         parts = list(changed.values())
         if _is_packed(tree):
             parts[1] = tree[1]  # batch_sizes, which torch wants on the CPU
         return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
-    if type(tree) is dict:
-        return changed
-    if not isinstance(tree, Mapping):
+    if not isinstance(tree, (Mapping, list)):
         made = copy.copy(tree)  # `replace` refuses fields that __init__ does not take
         for name, value in changed.items():
             object.__setattr__(made, name, value)
         return made
     try:
-        like: Any = copy.copy(tree)  # a default dictionary keeps its factory
+        like: Any = copy.copy(tree)  # a default dictionary keeps its factory, others their fields
+        own = getattr(like, "__dict__", {})
+        own |= {name: dict(each) for name, each in own.items() if type(each) is dict}  # not shared
         for key, value in changed.items():
             like[key] = value
     except TypeError:  # it cannot be copied or changed
@@ -206,6 +206,24 @@ def module_with_inputs(found: Any) -> tuple[Any, Example | None] | None:
         args, kwargs = given[0], {}
     args = tuple(args) if are_several(args) else (args,)
     return (module, Example(args, dict(kwargs))) if isinstance(kwargs, Mapping) else None
+
+
+def as_example(given: Any, forward: Any = None) -> Example:
+    """The arguments that `inputs(batch)` stands for; a dictionary is one where `forward` names none
+    of its keys."""
+    if _are_keywords(given) and not _is_argument(given, forward):
+        return Example((), dict(given))
+    if not are_several(given):
+        return Example((given,), {})
+    if len(given) == 2 and isinstance(given[0], (tuple, list)) and _are_keywords(given[1]):
+        return Example(tuple(given[0]), dict(given[1]))
+    return Example(tuple(given), {})
+
+
+def _is_argument(given: Mapping[str, Any], forward: Any) -> bool:
+    if not binds(forward, given) or binds(forward, **given):
+        return False
+    return given.keys().isdisjoint(inspect.signature(forward).parameters)
 
 
 def _are_keywords(given: Any) -> bool:

@@ -12,9 +12,8 @@ from workbench.worker.code import COMMAND, FUNCTION, OWN, TORCH, Code
 from workbench.worker.session_options import ONNX_BACKENDS
 
 from . import command, examine, export, function, inference, save, training
-from .reference import reference
 from .subject import subject_of
-from .training_parts import TrainingParts
+from .training_parts import called_with
 
 
 class Own(Workload):
@@ -61,7 +60,7 @@ class Own(Workload):
         """Export for all `batches` where that works, with inputs for each."""
         export.preload(code.directory)
         subject = subject_of(code)
-        expected = reference(code, batches[0], str(examine.known(code)["guard"]))
+        expected = inference.reference_of(code, batches[0])
         made = export.export(code, subject, batches[0], expected, resizes=len(batches) > 1)
         for batch in batches if made["dynamic"] else batches[:1]:
             export.hand_over(code, subject, batch, made["inputs"])
@@ -69,10 +68,9 @@ class Own(Workload):
 
     def _breaks(self, code: Code, batch: int | None) -> dict[str, Any]:
         subject = subject_of(code)
-        if not code.train:
-            return export.breaks(subject, subject.example(batch), str(examine.known(code)["guard"]))
-        parts = TrainingParts(subject)  # its inputs may come from its data
-        return export.breaks(subject, parts.arguments(parts.sample(batch, code.seed)))
+        example, _ = called_with(code, subject, batch)
+        within = "no_grad" if code.train else str(examine.known(code)["guard"])
+        return export.breaks(subject, example, within)
 
     def _save(self, code: Code, **details: Any) -> dict[str, Any]:
         if details["onnx_file"]:

@@ -203,7 +203,7 @@ class Breaks(nn.Module):
 
 
 def breaks(one: Subject, batch: int) -> dict[str, Any]:
-    return export.breaks(one, one.example(batch))
+    return export.breaks(one, one.example(batch), "no_grad")
 
 
 def test_graph_breaks_are_grouped(code: Code) -> None:

@@ -47,6 +47,7 @@ def _result(task: function.FunctionTask) -> object:
         ("keywords", 2, [0.0, 2.0]),
         ("added", None, 499500),  # a default that is no whole number is no size
         ("of_a_limit", None, 2),  # nor is one below 1
+        ("of_a_graph", None, 3),  # a dictionary whose keys are not text is the only argument
         ("checked", None, 4),  # a default of the function itself is left alone
         ("on_device", 2, "2 on cpu"),
     ],

@@ -14,8 +14,8 @@ from checking import fails_with
 from workbench.contract import WorkloadError
 from workbench.worker.code import Code
 from workloads.own.reference import call
-from workloads.own.subject import Subject, _are_equal, as_example, built, hash_of, subject_of
-from workloads.own.tree import Example, mapped, tensors
+from workloads.own.subject import Subject, _are_equal, built, hash_of, subject_of
+from workloads.own.tree import Example, as_example, mapped, tensors
 
 
 class OnGpu(torch.Tensor):

@@ -26,9 +26,14 @@ from torch import nn
 from workbench.contract import Case, Setup, WorkloadError
 from workbench.worker.code import Code
 from workloads.own import training
-from workloads.own.save import _inputs
 from workloads.own.subject import subject_of
-from workloads.own.training_parts import HINT, NO_BUILDER, TrainingParts, maker_of
+from workloads.own.training_parts import (
+    HINT,
+    NO_BUILDER,
+    TrainingParts,
+    called_with,
+    maker_of,
+)
 from workloads.own.tree import Example
 
 
@@ -149,10 +154,10 @@ def test_a_saved_step_has_what_the_loss_takes(tmp_path: Path) -> None:
     code = Code("torch", "net:build", str(tmp_path), str(tmp_path), train=True)
     rows = torch.ones(2, 3)
     bare = Stub(nn.Linear(3, 1), rows, loss=lambda output, batch: (output - batch).sum())
-    args, named, batch = _inputs(code, bare, None)
-    assert args == (rows,) and named == {} and batch is rows
-    args, _, batch = _inputs(code, supervised(), BATCH)
-    assert torch.equal(args[0], batch[0]) and len(batch) == 2
+    example, batch = called_with(code, bare, None)
+    assert example.args == (rows,) and example.kwargs == {} and batch is rows
+    example, batch = called_with(code, supervised(), BATCH)
+    assert torch.equal(example.args[0], batch[0]) and len(batch) == 2
 
 
 class Prepared(torch.optim.Optimizer):

@@ -1,15 +1,15 @@
 """Values inside nested containers and objects, and modules with their inputs."""
 
 from collections import UserDict, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import torch
 
-from workloads.own.subject import as_example
 from workloads.own.tree import (
     Example,
+    as_example,
     compiled_parts,
     is_compiled,
     mapped,
@@ -143,6 +143,49 @@ def test_a_packed_sequence_is_one_argument() -> None:
     example = as_example(packed)
     assert len(example.args) == 1
     assert torch.equal(net(*example.mapped(torch.clone).args)[1], net(packed)[1])
+
+
+def test_a_mapping_that_holds_a_dictionary_is_not_changed_by_a_copy() -> None:
+    class Batch(MutableMapping):
+        def __init__(self, **held: torch.Tensor) -> None:
+            self.held = held
+
+        def __getitem__(self, name: str) -> torch.Tensor:
+            return self.held[name]
+
+        def __setitem__(self, name: str, value: torch.Tensor) -> None:
+            self.held[name] = value
+
+        def __delitem__(self, name: str) -> None:
+            del self.held[name]
+
+        def __iter__(self) -> Iterator[str]:
+            return iter(self.held)
+
+        def __len__(self) -> int:
+            return len(self.held)
+
+    batch = Batch(x=torch.ones(2))
+    made = mapped(batch, lambda tensor: 2 * tensor)
+    assert (made["x"].sum(), batch["x"].sum()) == (4, 2)
+
+
+def test_a_list_of_a_users_own_class_keeps_its_attributes() -> None:
+    class Rows(list):
+        def __init__(self, rows: list[torch.Tensor], lengths: list[int]) -> None:
+            super().__init__(rows)
+            self.lengths = lengths
+
+    rows = Rows([torch.ones(2), torch.ones(1)], [2, 1])
+    made = mapped(rows, lambda tensor: 2 * tensor)
+    assert type(made) is Rows and made.lengths == [2, 1]
+    assert [float(each.sum()) for each in made] == [4, 2] and rows[0].sum() == 2
+
+
+def test_a_dictionary_whose_keys_are_not_text_is_an_argument() -> None:
+    rows, forward = {0: torch.ones(2)}, torch.nn.Identity().forward
+    assert as_example(rows, forward) == Example((rows,), {})
+    assert as_example(([1.0], rows), forward) == Example(([1.0], rows), {})
 
 
 def test_parts_that_stay_compiled_are_named() -> None:
