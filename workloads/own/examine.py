@@ -97,7 +97,7 @@ def _called(code: Code, subject: Subject, notes: list[str]) -> dict[str, Any]:
         batch = None  # such as images in a list, whose first axis is the colours
     facts |= {"batch": batch, "checks": subject.part("check") is not None}
     found = reference(code, batch, facts["guard"])
-    facts["reference"] = found.source if found.is_steady else ""
+    facts["reference"] = "" if found.why_useless else found.source
     facts["floor"] = max(found.floors)
     if facts["nondeterministic"]:
         notes.append(f"two fresh copies differ, {_consequence(found, facts['checks'])}")

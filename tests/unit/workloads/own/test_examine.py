@@ -381,6 +381,21 @@ def test_one_random_output_leaves_the_others_checked() -> None:
     assert found.judge(code, "fp32", [1.5 * steady, noise]).value == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize(
+    ("outputs", "checks"),
+    [
+        ([np.zeros((0, 4), np.float32), np.zeros(0, np.int64)], False),  # a detector finds nothing
+        ([np.zeros((2, 4), np.float32)], False),
+        ([np.zeros((2, 4), np.float32), np.zeros(2, np.int64)], True),  # a class is never void
+    ],
+)
+def test_outputs_without_a_value_check_nothing(outputs: list, checks: bool) -> None:
+    names = [str(place) for place in range(len(outputs))]
+    found = Reference(names, outputs, [0.0] * len(names), "eager")
+    reference = found.judge(Code("torch", "m:build", "", ""), "int8", outputs).reference
+    assert reference == ("eager" if checks else "not checked: its outputs are empty or zero")
+
+
 def test_each_case_keeps_its_own_cache_and_shares_weights(examined) -> None:
     code, _ = examined("caching", "states")
     first, second = task_of(code, batch=2), task_of(code, "bf16", batch=2)
