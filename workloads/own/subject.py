@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, cached_property
 from pathlib import Path
+from types import CellType, FunctionType, MethodType
 from typing import Any
 
 from workbench.contract import WorkloadError
@@ -175,7 +176,7 @@ class Subject:
     def copy(self) -> Any:
         """A fresh module with the same weights."""
         try:
-            return copy.deepcopy(self.module)
+            return copied(self.module)
         except Exception as error:  # a module that holds what cannot be copied, such as a lock
             if is_out_of_memory(error) or is_fatal(error):
                 raise
@@ -316,6 +317,34 @@ def built(code: Code, build: Any, device: str) -> tuple[Any, Example | None]:
         hint = "return a module, (module, args) or (module, args, kwargs)"
         raise WorkloadError(text, code="bad_target", hint=hint)
     return found
+
+
+def copied(module: Any, *shared: Any) -> Any:
+    """A copy of the module that shares these of its tensors.
+
+    `deepcopy` leaves functions as they are, so a hook that writes to `self` in its closure would
+    write to the original's: functions of the copy get the copy's parts.
+    """
+    memo = {id(tensor): tensor for tensor in shared}
+    made = copy.deepcopy(module, memo)
+
+    def own(held: Any) -> Any:
+        if isinstance(held, MethodType):
+            return MethodType(held.__func__, own(held.__self__))
+        return memo.get(id(held), held)
+
+    def bound(found: FunctionType) -> FunctionType:
+        cells = tuple(CellType(own(cell.cell_contents)) for cell in found.__closure__ or ())
+        new = FunctionType(found.__code__, found.__globals__, None, found.__defaults__, cells)
+        new.__kwdefaults__ = found.__kwdefaults__
+        vars(new).update({name: own(each) for name, each in vars(found).items()})
+        return new
+
+    for part in made.modules():
+        for held in (vars(part), part._forward_hooks, part._forward_pre_hooks):
+            functions = [each for each in held.items() if isinstance(each[1], FunctionType)]
+            held.update({name: bound(each) for name, each in functions if each.__closure__})
+    return made
 
 
 def folder_of(code: Code, batch: int | None) -> Path:
