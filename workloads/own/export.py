@@ -148,7 +148,7 @@ def hand_over(code: Code, subject: Subject, batch: int | None, inputs: Sequence[
 def _given(example: Example, inputs: Sequence[str]) -> list[Any]:
     """The example's tensors for these inputs of a graph, as NumPy arrays."""
     named = {port_name(path): tensor for path, tensor in example.tensors().items()}
-    return [named[name].detach().cpu().numpy() for name in inputs]
+    return [named[name].numpy(force=True) for name in inputs]
 
 
 def breaks(subject: Subject, example: Example, within: str = "no_grad") -> dict[str, Any]:

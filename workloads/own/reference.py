@@ -185,14 +185,16 @@ def _in_float64(
     """The outputs in float64; [] if the module cannot compute in it."""
 
     def doubled(tensor: Any) -> Any:
-        return tensor.double() if tensor.is_floating_point() else tensor
+        wide = tensor.to(torch.complex128) if tensor.is_complex() else tensor
+        return tensor.double() if tensor.is_floating_point() else wide
 
     try:
         output = call(subject.copy().double(), example.mapped(doubled), within=within)
         found = arrays(output)
     except Exception:
         return []
-    types = {x.dtype for x in tensors_of_output(output).values() if x.is_floating_point()}
+    types = {x.dtype for x in tensors_of_output(output).values()}
+    types = {kind for kind in types if kind.is_floating_point or kind.is_complex}
     shapes = {name: values.shape for name, values in found.items()}
     is_alike = shapes == {name: values.shape for name, values in eager.items()}
-    return list(found.values()) if is_alike and types <= {torch.float64} else []
+    return list(found.values()) if is_alike and types <= {torch.float64, torch.complex128} else []

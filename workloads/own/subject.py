@@ -405,7 +405,7 @@ def hash_of(example: Example) -> str:
     """SHA-256 of the tensors' values, shapes and types."""
     digest = hashlib.sha256()
     for name, tensor in example.tensors().items():
-        plain = tensor.detach().cpu().to_dense().contiguous()
+        plain = tensor.detach().cpu().to_dense().resolve_conj().resolve_neg().contiguous()
         digest.update(f"{name}{tuple(plain.shape)}{plain.dtype}".encode())
         if plain.numel():
             digest.update(plain.reshape(-1).view(torch.uint8).numpy().tobytes())

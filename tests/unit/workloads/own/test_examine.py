@@ -64,6 +64,8 @@ def test_the_facts_of_a_module(examined) -> None:
         ("modules:of_width_4", {"batch": 2}),  # a decorator fills its parameters in
         ("modules:typed", {"convolves": True}),  # its state holds other things than tensors
         ("modules:half_hidden", {"reference": "eager as written"}),  # it casts
+        ("modules:complex_hidden", {"reference": "eager as written"}),
+        ("modules:phases", {"reference": "eager in float64"}),
     ],
 )
 def test_what_a_call_says_about_a_module(examined, target: str, expected: dict) -> None:
