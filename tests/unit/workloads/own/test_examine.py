@@ -113,6 +113,14 @@ def test_a_list_that_grows_is_restored(examined) -> None:
         task.restore()
 
 
+def test_a_dictionary_that_a_call_fills_and_returns_is_no_obstacle(examined) -> None:
+    code, facts = examined("filling", "states")
+    assert facts["mutated"] == ["0.y"] and facts["returns_changes"]
+    assert not examined("growing", "states")[1]["returns_changes"]
+    made = WORKLOAD.consult("export", code=code.as_text(), batches=[facts["batch"]])
+    assert made["inputs"] == ["input_0.x"]
+
+
 def test_a_compiled_module_is_raced_without_it_and_that_is_said(examined) -> None:
     _, facts = examined("compiled")
     assert facts["compiled"]
