@@ -243,12 +243,13 @@ def _has_compiled_forward(module: Any) -> bool:
 
 
 def compiled_parts(module: Any) -> list[str]:
-    """The parts that every copy compiles too: wrapped ones, and those of a compiled class."""
+    """The parts that every copy compiles too: wrapped ones, and those with a compiled function."""
 
     def stays(part: Any) -> bool:
         forward = getattr(type(part), "forward", None)  # TorchScript's exists on instances only
-        is_wrapped = hasattr(forward, "_torchdynamo_orig_callable")
-        is_compiled = is_wrapped and not hasattr(forward, "_torchdynamo_disable")
+        functions = [each for each in (forward, *vars(part).values()) if callable(each)]
+        wrapped = (each for each in functions if hasattr(each, "_torchdynamo_orig_callable"))
+        is_compiled = any(not hasattr(each, "_torchdynamo_disable") for each in wrapped)
         return is_compiled or hasattr(part, "_orig_mod")
 
     return [name or "forward" for name, part in module.named_modules() if stays(part)]

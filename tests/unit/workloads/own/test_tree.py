@@ -160,6 +160,9 @@ def test_parts_that_stay_compiled_are_named() -> None:
         def forward(self, x):
             return self.body(x)
 
+    by_method = torch.nn.Sequential(torch.nn.ReLU())
+    by_method[0].fast = torch.compile(by_method[0].forward)
+    assert compiled_parts(by_method) == ["0"]
     assert compiled_parts(Half()) == ["body"]
     assert compiled_parts(Whole()) == ["forward", "body"]
     assert compiled_parts(torch.jit.trace(torch.nn.Linear(2, 2), torch.ones(1, 2))) == []
