@@ -23,7 +23,15 @@ from workbench.worker.libraries import torch
 
 from . import archive, handing_over, script, target
 from .target import seed_loaded, unusable, user_errors
-from .tree import Example, are_several, binds, is_compiled, module_with_inputs, uncompiled
+from .tree import (
+    Example,
+    are_several,
+    is_argument,
+    is_compiled,
+    module_with_inputs,
+    tensors,
+    uncompiled,
+)
 
 ARCHIVES = (".pt2", ".pt", ".pth")
 WEIGHTS, INPUTS = "weights.pt", "inputs.pt"
@@ -104,9 +112,12 @@ class Subject:
 
     @cached_property
     def _given(self) -> Example | None:
-        """The inputs of one batch that `build` or `inputs()` returned."""
+        """The inputs of one batch that `build` or `inputs()` returned, or that `inputs` is."""
         if self._example is None and self.part("inputs") is not None and not self.takes_batch:
             return self._drawn(self.code.seed)
+        if self._example is None and self.part("inputs") is None:
+            held = (each for each in self.found("inputs") if tensors(each))
+            self._example = next((as_example(x, self.module.forward) for x in held), None)
         if self._example is not None:
             _check_inputs(self.name, self._example)
         return self._example
@@ -386,19 +397,13 @@ def _required(function: Any) -> str:
 def as_example(given: Any, forward: Any = None) -> Example:
     """The arguments that `inputs(batch)` stands for; a dictionary is one where `forward` names none
     of its keys."""
-    if isinstance(given, Mapping) and not _is_argument(given, forward):
+    if isinstance(given, Mapping) and not is_argument(given, forward):
         return Example((), dict(given))
     if not are_several(given):
         return Example((given,), {})
     if len(given) == 2 and isinstance(given[0], (tuple, list)) and isinstance(given[1], Mapping):
         return Example(tuple(given[0]), dict(given[1]))
     return Example(tuple(given), {})
-
-
-def _is_argument(given: Mapping[str, Any], forward: Any) -> bool:
-    if not binds(forward, given) or binds(forward, **given):
-        return False
-    return given.keys().isdisjoint(inspect.signature(forward).parameters)
 
 
 def hash_of(example: Example) -> str:

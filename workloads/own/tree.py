@@ -200,7 +200,7 @@ def module_with_inputs(found: Any) -> tuple[Any, Example | None] | None:
         return module, None
     if len(given) == 2:
         args, kwargs = given
-    elif _are_keywords(given[0]) and binds(unwrapped(module).forward, **given[0]):
+    elif _are_keywords(given[0]) and not is_argument(given[0], unwrapped(module).forward):
         args, kwargs = (), given[0]
     else:
         args, kwargs = given[0], {}
@@ -210,6 +210,13 @@ def module_with_inputs(found: Any) -> tuple[Any, Example | None] | None:
 
 def _are_keywords(given: Any) -> bool:
     return isinstance(given, Mapping) and all(isinstance(key, str) for key in given)
+
+
+def is_argument(given: Mapping[str, Any], forward: Any) -> bool:
+    """Whether a dictionary is one argument of `forward`, which then names none of its keys."""
+    if not binds(forward, given) or binds(forward, **given):
+        return False
+    return given.keys().isdisjoint(inspect.signature(forward).parameters)
 
 
 def unwrapped(module: Any) -> Any:

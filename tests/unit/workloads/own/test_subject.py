@@ -378,6 +378,13 @@ def test_a_batch_repeats_or_leaves_out_rows(net) -> None:
     assert torch.equal(one.example(6).args[0], torch.cat([rows, rows[:2]]))
 
 
+@pytest.mark.parametrize("train", [False, True])
+def test_inputs_may_stand_next_to_the_builder_themselves(written, train: bool) -> None:
+    text = "import torch\ninputs = torch.ones(3, 6)\ndef build(): return torch.nn.Linear(6, 2)\n"
+    one = subject_of(written(f"holds_inputs_{train}", text, train=train))
+    assert one.own_batch == 3 and one.example(5).args[0].shape == (5, 6)
+
+
 def test_inputs_of_the_builder_make_every_batch(net) -> None:
     one = subject_of(net("linear"))
     assert one.takes_batch and one.own_batch == 1

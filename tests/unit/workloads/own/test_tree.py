@@ -48,6 +48,8 @@ def test_a_dictionary_next_to_the_module_holds_keywords_and_a_compiled_module_is
 
     _, example = module_with_inputs((Whole(), {"x": torch.ones(1)}))
     assert list(example.args[0]) == ["x"] and not example.kwargs
+    _, example = module_with_inputs((plain, {"input": torch.ones(1, 3), "mask": None}))
+    assert list(example.kwargs) == ["input", "mask"], "torch then names the one that is unexpected"
     _, example = module_with_inputs((Whole(), {("user", "rates", "film"): torch.ones(1)}))
     assert len(example.args) == 1 and not example.kwargs
 
