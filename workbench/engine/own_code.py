@@ -148,7 +148,9 @@ class OwnCode:
     def _checked(self, facts: CodeFacts) -> CodeFacts:
         """The facts, with a note if the code may ignore --batch; UsageError if it surely does."""
         if self.request.batch and facts.batch is None:
-            why = "no parameter takes a size, or its inputs share no first axis that may change"
+            why = "its inputs share no first axis to change; name a builder with inputs(batch)"
+            if self._question.kind == FUNCTION:
+                why = "no parameter takes a size"
             raise UsageError(f"--batch: {facts.name} has no batch to change: {why}")
         is_own = set(self.request.batch) <= {facts.batch}
         if self.question.kind != TORCH or is_own or facts.resizable:

@@ -182,7 +182,7 @@ class OwnSearch(CandidateSource):
         if not (self._exports.admits_int8 or any(map(self._request.admits, found))):
             return []
         facts, why = self._space.facts, ""
-        if facts.stateful or facts.mutated:
+        if facts.stateful or (facts.mutated and not facts.returns_changes):
             why = "a call changes its state or inputs, which an exported graph does not"
         elif not facts.inputs:
             why = "its inputs hold no tensors, so its graph would be a constant"

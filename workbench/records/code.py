@@ -56,6 +56,7 @@ class CodeFacts(msgspec.Struct, frozen=True):
     stateful: bool = False  # calls depend on earlier ones
     nondeterministic: bool = False  # two fresh copies differ
     mutated: list[str] = []  # inputs that a call changes
+    returns_changes: bool = False  # its output holds all that a call puts into its inputs
     needs_gpu: Reason | None = None  # why it cannot run on the CPU
     modules: list[CalledModule] = []  # modules that a script calls
     cut: bool = False  # the script was cut short

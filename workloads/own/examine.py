@@ -20,7 +20,7 @@ from . import training
 from .reference import GUARDS, Reference, arrays, call, errors, guard, plain_attention, reference
 from .subject import Subject, hash_of, precision_of, subject_of
 from .target import NO_CUDA_MARKS, examining, is_users, kept_result, user_errors
-from .tree import Example, compiled_parts
+from .tree import Example, compiled_parts, tensors_of_output
 
 KNOWN, VARIABLE = "facts.json", "OMP_NUM_THREADS"
 SAME = 1e-6  # relative difference of two runs up to which they count as equal
@@ -96,7 +96,7 @@ def _called(code: Code, subject: Subject, notes: list[str]) -> dict[str, Any]:
         batch = None  # such as images in a list, whose first axis is the colours
     facts |= {"batch": batch, "checks": subject.part("check") is not None}
     found = reference(code, batch, facts["guard"])
-    facts["reference"] = found.source if found.steady else ""
+    facts["reference"] = "" if found.why_useless else found.source
     facts["floor"] = max(found.floors)
     if facts["nondeterministic"]:
         notes.append(f"two fresh copies differ, {_consequence(found, facts['checks'])}")
@@ -136,20 +136,25 @@ def _inputs(example: Example) -> dict[str, Any]:
 def _behaviour(subject: Subject, example: Example, notes: list[str]) -> dict[str, Any]:
     """How calls affect one another: state, changed inputs, chance; and the time of a call."""
     inputs = example.mapped(lambda tensor: tensor.clone().to(subject.code.home))
-    before = _hashes(inputs)
+    given, before = inputs.tensors(), _hashes(inputs)
     with user_errors(subject.name):
         within, first = _guard(subject, example), subject.copy()
         began = time.perf_counter()
         with guard(within), plain_attention():
-            answer = list(arrays(first(*inputs.args, **inputs.kwargs)).values())
+            output = first(*inputs.args, **inputs.kwargs)
+            answer = list(arrays(output).values())
         first_s = time.perf_counter() - began
-        after = _hashes(inputs)
+        held, after = inputs.tensors(), _hashes(inputs)
+        known = {**before, **after}  # a call may add to a list or a cache
+        changed = [name for name in known if after.get(name) != before.get(name)]
+        made = {id(x) for x in tensors_of_output(output).values()} - {*map(id, given.values())}
+        returned = bool(changed) and all(id(held.get(name)) in made for name in changed)
         with suppress(Exception):  # some state shows only after a call with other inputs
             call(first, example.mapped(_other_values), within=within)
         began = time.perf_counter()
         again = list(arrays(call(first, example, within=within)).values())
         step_s = time.perf_counter() - began
-        del first  # before another copy takes as much memory
+        del first, output  # before another copy takes as much memory
         for _ in range(FIRST_CALLS):
             another, began = subject.copy(), time.perf_counter()
             fresh = list(arrays(call(another, example, within=within)).values())
@@ -157,8 +162,7 @@ def _behaviour(subject: Subject, example: Example, notes: list[str]) -> dict[str
             del another
             if not (kept := kept_result(first_s, step_s, KEEPS)):
                 break
-    known = {**before, **after}  # a call may add to a list or a cache
-    mutated = [shown(name, 60) for name in known if after.get(name) != before.get(name)]
+    mutated = [shown(name, 60) for name in changed]
     by_chance = _differ(answer, fresh)
     stateful = not by_chance and _differ(answer, again)
     if stateful:
@@ -172,6 +176,7 @@ def _behaviour(subject: Subject, example: Example, notes: list[str]) -> dict[str
         "stateful": stateful,
         "nondeterministic": by_chance,
         "mutated": mutated,
+        "returns_changes": returned,
         "step_s": step_s,
         "guard": within,
     }

@@ -60,9 +60,8 @@ def export(
     if the traced graph computes something else, or may depend on the values of these inputs.
     WorkloadError `not_exported` if neither works.
     """
-    if not reference.steady:
-        why = "eager differs too much from itself, or from float64, to check a graph"
-        raise not_exported(subject.name, WorkloadError(why))
+    if why := reference.why_useless:
+        raise not_exported(subject.name, WorkloadError(f"its graph cannot be checked, since {why}"))
     torch.backends.mha.set_fastpath_enabled(False)  # ONNX lacks its fused operators
     file, own, reason = Path(code.folder, MODEL), subject.example(batch), Exception()
     for dynamic in (True, False) if resizes else (False,):
@@ -126,7 +125,8 @@ def _write(
 def _checked(file: Path, own: Example, reference: Reference) -> list[str]:
     """The inputs that the graph uses; WorkloadError unless ONNX Runtime agrees with torch."""
     session = cpu_session(file)
-    used = [port.name for port in session.get_inputs()]
+    if not (used := [port.name for port in session.get_inputs()]):
+        raise WorkloadError("its graph reads none of its inputs", code="wrong_result")
     feeds = dict(zip(used, _given(own, used), strict=True))
     names = _outputs(reference)
     found = agreement.compare(names, [agreement.answer(session, names, feeds)], [reference.outputs])
@@ -147,7 +147,7 @@ def hand_over(code: Code, subject: Subject, batch: int | None, inputs: Sequence[
 def _given(example: Example, inputs: Sequence[str]) -> list[Any]:
     """The example's tensors for these inputs of a graph, as NumPy arrays."""
     named = {port_name(path): tensor for path, tensor in example.tensors().items()}
-    return [named[name].detach().cpu().numpy() for name in inputs]
+    return [named[name].numpy(force=True) for name in inputs]
 
 
 def breaks(subject: Subject, example: Example, within: str) -> dict[str, Any]:

@@ -5,7 +5,6 @@ A step of torch takes inputs from the host and leaves its outputs there, as a ca
 both transfers count.  `metrics` gives the time with resident inputs.
 """
 
-import copy
 from contextlib import nullcontext, suppress
 from functools import partial
 from statistics import median
@@ -20,7 +19,7 @@ from ..lab.agreement import answer
 from ..lab.workload import ModelTask
 from . import examine
 from .reference import Reference, arrays, call, guard, plain_attention, reference
-from .subject import Subject, subject_of
+from .subject import Subject, copied, subject_of
 from .target import user_errors
 from .tree import Example, mapped_output
 
@@ -69,7 +68,7 @@ class ModuleTask(TorchTask):
         # Only weights are shared, and no other state that calls leave in a module.
         like = _shared[key]
         try:
-            return _copied(like, *like.parameters(), *like.buffers())
+            return copied(like, *like.parameters(), *like.buffers())
         except Exception:  # it holds something that cannot be copied
             return self.laid_out(subject.on(self.device))
 
@@ -118,7 +117,7 @@ class ModuleTask(TorchTask):
         self.hosted = self.pristine.mapped(lambda tensor: tensor.clone())  # pageable, as a caller's
         if self._start is not None:
             with suppress(Exception):  # a module that cannot be copied keeps its state
-                self.model = _copied(self._start, *self._start.parameters())
+                self.model = copied(self._start, *self._start.parameters())
 
     def check(self) -> Accuracy:
         with user_errors(self.code.name), plain_attention():
@@ -138,11 +137,6 @@ class ModuleTask(TorchTask):
             return {}
         call = partial(self._call, self._moved())
         return {"resident_s": median(self.timed(call, RESIDENT_CALLS))}
-
-
-def _copied(module: Any, *shared: Any) -> Any:
-    """A copy of the module that shares these of its tensors."""
-    return copy.deepcopy(module, {id(tensor): tensor for tensor in shared})
 
 
 class ExportedTask(ModelTask):

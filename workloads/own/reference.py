@@ -53,16 +53,24 @@ class Reference:
         """The places of the outputs in which eager agrees with itself, so that others can too."""
         return [place for place, floor in enumerate(self.floors) if floor <= MOST_FLOOR]
 
+    @property
+    def why_useless(self) -> str:
+        """Why nothing can be compared with it; empty if something can."""
+        if not self.steady:
+            return f"eager differs from itself, or from float64, by {max(self.floors):.0%}"
+        values = (each for each in self.outputs if each.size)
+        if not any(agreement.holds_labels(each) or each.any() for each in values):
+            return "its outputs are empty or zero"  # as of a detector that finds nothing
+        return ""
+
     def judge(self, code: Code, precision: str, answers: Sequence[Array]) -> Accuracy:
         """The accuracy of `answers`, by the output that is nearest to its limit or beyond."""
         if len(answers) != len(self.outputs):
             text = f"it returns {len(answers)} tensors where eager returns {len(self.outputs)}"
             raise WorkloadError(text, code="wrong_result")
         found = agreement.compare(self.names, [answers], [self.outputs])
-        if not self.steady:
-            off = f"{max(self.floors):.0%}"
-            why = f"not checked: eager differs from itself, or from float64, by {off}"
-            return Accuracy.uncompared(why)
+        if why := self.why_useless:
+            return Accuracy.uncompared(f"not checked: {why}")
         pairs = [(found[n].relative_error, self._limit(code, precision, n)) for n in self.steady]
         error, limit = max(pairs, key=lambda pair: pair[0] / pair[1])
         # Always passed: the advisor times what is over its limit once, and never picks it.
@@ -176,14 +184,16 @@ def _in_float64(
     """The outputs in float64; [] if the module cannot compute in it."""
 
     def doubled(tensor: Any) -> Any:
-        return tensor.double() if tensor.is_floating_point() else tensor
+        wide = tensor.to(torch.complex128) if tensor.is_complex() else tensor
+        return tensor.double() if tensor.is_floating_point() else wide
 
     try:
         output = call(subject.copy().double(), example.mapped(doubled), within=within)
         found = arrays(output)
     except Exception:
         return []
-    types = {x.dtype for x in tensors_of_output(output).values() if x.is_floating_point()}
+    types = {x.dtype for x in tensors_of_output(output).values()}
+    types = {kind for kind in types if kind.is_floating_point or kind.is_complex}
     shapes = {name: values.shape for name, values in found.items()}
     is_alike = shapes == {name: values.shape for name, values in eager.items()}
-    return list(found.values()) if is_alike and types <= {torch.float64} else []
+    return list(found.values()) if is_alike and types <= {torch.float64, torch.complex128} else []

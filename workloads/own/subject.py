@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, cached_property
 from pathlib import Path
+from types import CellType, FunctionType, MethodType
 from typing import Any
 
 from workbench.contract import WorkloadError
@@ -22,7 +23,7 @@ from workbench.worker.libraries import torch
 
 from . import archive, handing_over, script, target
 from .target import seed_loaded, unusable, user_errors
-from .tree import Example, as_example, is_compiled, module_with_inputs, uncompiled
+from .tree import Example, as_example, is_compiled, module_with_inputs, tensors, uncompiled
 
 ARCHIVES = (".pt2", ".pt", ".pth")
 WEIGHTS, INPUTS = "weights.pt", "inputs.pt"
@@ -100,9 +101,12 @@ class Subject:
 
     @cached_property
     def _given(self) -> Example | None:
-        """The inputs of one batch that `build` or `inputs()` returned."""
+        """The inputs of one batch that `build` or `inputs()` returned, or that `inputs` is."""
         if self._example is None and self.part("inputs") is not None and not self.takes_batch:
             return self._drawn(self.code.seed)
+        if self._example is None and self.part("inputs") is None:
+            held = (each for each in self.found("inputs") if tensors(each))
+            self._example = next((as_example(x, self.module.forward) for x in held), None)
         if self._example is not None:
             _check_inputs(self.name, self._example)
         return self._example
@@ -171,7 +175,7 @@ class Subject:
     def copy(self) -> Any:
         """A fresh module with the same weights."""
         try:
-            return copy.deepcopy(self.module)
+            return copied(self.module)
         except Exception as error:  # a module that holds what cannot be copied, such as a lock
             if is_out_of_memory(error) or is_fatal(error):
                 raise
@@ -314,6 +318,34 @@ def built(code: Code, build: Any, device: str) -> tuple[Any, Example | None]:
     return found
 
 
+def copied(module: Any, *shared: Any) -> Any:
+    """A copy of the module that shares these of its tensors.
+
+    `deepcopy` leaves functions as they are, so a hook that writes to `self` in its closure would
+    write to the original's: functions of the copy get the copy's parts.
+    """
+    memo = {id(tensor): tensor for tensor in shared}
+    made = copy.deepcopy(module, memo)
+
+    def own(held: Any) -> Any:
+        if isinstance(held, MethodType):
+            return MethodType(held.__func__, own(held.__self__))
+        return memo.get(id(held), held)
+
+    def bound(found: FunctionType) -> FunctionType:
+        cells = tuple(CellType(own(cell.cell_contents)) for cell in found.__closure__ or ())
+        new = FunctionType(found.__code__, found.__globals__, None, found.__defaults__, cells)
+        new.__kwdefaults__ = found.__kwdefaults__
+        vars(new).update({name: own(each) for name, each in vars(found).items()})
+        return new
+
+    for part in made.modules():
+        for held in (vars(part), part._forward_hooks, part._forward_pre_hooks):
+            functions = [each for each in held.items() if isinstance(each[1], FunctionType)]
+            held.update({name: bound(each) for name, each in functions if each.__closure__})
+    return made
+
+
 def folder_of(code: Code, batch: int | None) -> Path:
     return Path(code.folder, f"b{batch or 0}")
 
@@ -356,7 +388,7 @@ def hash_of(example: Example) -> str:
     """SHA-256 of the tensors' values, shapes and types."""
     digest = hashlib.sha256()
     for name, tensor in example.tensors().items():
-        plain = tensor.detach().cpu().to_dense().contiguous()
+        plain = tensor.detach().cpu().to_dense().resolve_conj().resolve_neg().contiguous()
         digest.update(f"{name}{tuple(plain.shape)}{plain.dtype}".encode())
         if plain.numel():
             digest.update(plain.reshape(-1).view(torch.uint8).numpy().tobytes())

@@ -200,7 +200,7 @@ def module_with_inputs(found: Any) -> tuple[Any, Example | None] | None:
         return module, None
     if len(given) == 2:
         args, kwargs = given
-    elif _are_keywords(given[0]) and binds(unwrapped(module).forward, **given[0]):
+    elif _are_keywords(given[0]) and not is_argument(given[0], unwrapped(module).forward):
         args, kwargs = (), given[0]
     else:
         args, kwargs = given[0], {}
@@ -211,7 +211,7 @@ def module_with_inputs(found: Any) -> tuple[Any, Example | None] | None:
 def as_example(given: Any, forward: Any = None) -> Example:
     """The arguments that `inputs(batch)` stands for; a dictionary is one where `forward` names none
     of its keys."""
-    if _are_keywords(given) and not _is_argument(given, forward):
+    if _are_keywords(given) and not is_argument(given, forward):
         return Example((), dict(given))
     if not are_several(given):
         return Example((given,), {})
@@ -220,14 +220,15 @@ def as_example(given: Any, forward: Any = None) -> Example:
     return Example(tuple(given), {})
 
 
-def _is_argument(given: Mapping[str, Any], forward: Any) -> bool:
+def _are_keywords(given: Any) -> bool:
+    return isinstance(given, Mapping) and all(isinstance(key, str) for key in given)
+
+
+def is_argument(given: Mapping[str, Any], forward: Any) -> bool:
+    """Whether a dictionary is one argument of `forward`, which then names none of its keys."""
     if not binds(forward, given) or binds(forward, **given):
         return False
     return given.keys().isdisjoint(inspect.signature(forward).parameters)
-
-
-def _are_keywords(given: Any) -> bool:
-    return isinstance(given, Mapping) and all(isinstance(key, str) for key in given)
 
 
 def unwrapped(module: Any) -> Any:
@@ -261,12 +262,13 @@ def _has_compiled_forward(module: Any) -> bool:
 
 
 def compiled_parts(module: Any) -> list[str]:
-    """The parts that every copy compiles too: wrapped ones, and those of a compiled class."""
+    """The parts that every copy compiles too: wrapped ones, and those with a compiled function."""
 
     def stays(part: Any) -> bool:
         forward = getattr(type(part), "forward", None)  # TorchScript's exists on instances only
-        is_wrapped = hasattr(forward, "_torchdynamo_orig_callable")
-        is_compiled = is_wrapped and not hasattr(forward, "_torchdynamo_disable")
+        functions = [each for each in (forward, *vars(part).values()) if callable(each)]
+        wrapped = (each for each in functions if hasattr(each, "_torchdynamo_orig_callable"))
+        is_compiled = any(not hasattr(each, "_torchdynamo_disable") for each in wrapped)
         return is_compiled or hasattr(part, "_orig_mod")
 
     return [name or "forward" for name, part in module.named_modules() if stays(part)]

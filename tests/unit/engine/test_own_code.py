@@ -367,6 +367,14 @@ def test_exported_models_do_not_race_where_the_cpu_does_not() -> None:
     assert code.left_out["onnx"] == "exported models race on the CPU only"
 
 
+@pytest.mark.parametrize("returned", [False, True])
+def test_inputs_that_a_call_changes_are_exported_if_the_output_holds_the_changes(
+    returned: bool,
+) -> None:
+    report = Report.of(raced(facts={"mutated": ["0.y"], "returns_changes": returned}))
+    assert ("onnx" in report.code.left_out) is not returned
+
+
 @pytest.mark.parametrize("options", [{"precisions": ("fp32",)}, {}])
 def test_a_second_batch_starts_as_the_first_where_torch_is_left_out(options: dict) -> None:
     report = Report.of(raced(backends=("onnxruntime",), **options))

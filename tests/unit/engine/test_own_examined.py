@@ -134,7 +134,7 @@ RAISED = Reason("user_code", "shop.model: ValueError: no weights")
 
 
 def test_a_batch_needs_a_common_axis() -> None:
-    with pytest.raises(UsageError, match=r"^--batch: shop\.model:build has no batch to change"):
+    with pytest.raises(UsageError, match=r"^--batch: shop\.model:build has no .* inputs\(batch\)"):
         raced(facts={"batch": None, "resizable": False}, batch=(4,))
 
 

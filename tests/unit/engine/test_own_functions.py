@@ -17,7 +17,7 @@ class Sizeless(SimulatedOwn):
 
 
 def test_a_batch_needs_a_function_with_a_size() -> None:
-    with pytest.raises(UsageError, match=r"^--batch: m:work has no batch to change"):
+    with pytest.raises(UsageError, match=r"^--batch: m:work has no batch to change: no param"):
         raced(Sizeless, own=OwnQuestion("function", "m:work"), batch=(4,))
 
 

@@ -4,9 +4,10 @@ import own_runs
 import pytest
 from msgspec.structs import replace
 
-from workbench.contract import Accuracy
+from workbench.contract import Accuracy, OutputAccuracy
 from workbench.export.text import run_text, summary_text
 from workbench.export.view.derived import RunView
+from workbench.export.view.details import output_text
 from workbench.export.view.events import log_line
 from workbench.export.view.model import advice_lines, module_lines, stage
 from workbench.export.view.model_facts import code_facts, left_out, saved_text
@@ -97,6 +98,17 @@ def test_the_stage_names_what_is_built_and_the_batch_that_races() -> None:
     assert at(planned[0] + 1, building) == "building onnx"
     assert at(planned[1] + 1) == "racing at batch 8, 6 of 6 candidates left"
     assert at(len(events)) == "finishing"
+
+
+@pytest.mark.parametrize(("worst", "said"), [(0.01, ""), (0.02, ", worst sample 1 (2.00%)")])
+def test_of_a_single_sample_none_is_the_worst(worst: float, said: str) -> None:
+    assert output_text(OutputAccuracy("mask", 0.01, None, None, 0, worst)) == f"error 1.00%{said}"
+
+
+def test_of_many_inputs_the_first_are_listed() -> None:
+    facts = Report.of(RUNS["net"]).code.facts
+    _, *lines = code_facts(replace(facts, inputs=facts.inputs * 66))
+    assert len(lines) == 9 and lines[-1] == "and 58 further inputs"
 
 
 def test_a_kind_of_code_that_only_a_later_version_knows_is_named_as_it_is() -> None:

@@ -70,8 +70,9 @@ def output_text(found: OutputAccuracy) -> str:
         parts.append(f"cosine {found.cosine:.5f}")
     if found.top1_agreement is not None:
         parts.append(f"top-1 {found.top1_agreement:.1%}")
-    worst = f"worst sample {found.worst_sample + 1} ({error_text(found.worst_error)})"
-    return ", ".join([*parts, worst])
+    if found.worst_error != found.relative_error:  # equal for a single sample
+        parts.append(f"worst sample {found.worst_sample + 1} ({error_text(found.worst_error)})")
+    return ", ".join(parts)
 
 
 def _speed(found: doc.Measurement) -> list[Fact]:

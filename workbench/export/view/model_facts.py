@@ -11,6 +11,7 @@ from ...report.report import Report
 from ...text import units
 
 MOST_NAMED = 4  # nodes left in FP32 that are listed by name
+MOST_INPUTS = 8  # inputs of code that are listed: a cache may hold hundreds
 OF_CODE = {"onnx": "ONNX Runtime", "int8": "INT8", "compile": "torch.compile"}  # names of left-outs
 KINDS = {"torch": "PyTorch", "function": "Python function", "command": "runs of a command"}
 
@@ -101,5 +102,7 @@ def code_facts(facts: CodeFacts) -> Iterator[str]:
     if facts.reference:
         parts.append(f"compared with {facts.reference}")
     yield f"{facts.name}: {', '.join(parts)}"
-    for each in facts.inputs:
+    for each in facts.inputs[:MOST_INPUTS]:
         yield f"input {each.name} {each.type} [{','.join(map(str, each.shape))}]"
+    if (more := len(facts.inputs) - MOST_INPUTS) > 0:
+        yield f"and {units.counted(more, 'further input')}"

@@ -64,6 +64,8 @@ def test_the_facts_of_a_module(examined) -> None:
         ("modules:of_width_4", {"batch": 2}),  # a decorator fills its parameters in
         ("modules:typed", {"convolves": True}),  # its state holds other things than tensors
         ("modules:half_hidden", {"reference": "eager as written"}),  # it casts
+        ("modules:complex_hidden", {"reference": "eager as written"}),
+        ("modules:phases", {"reference": "eager in float64"}),
     ],
 )
 def test_what_a_call_says_about_a_module(examined, target: str, expected: dict) -> None:
@@ -109,6 +111,14 @@ def test_a_list_that_grows_is_restored(examined) -> None:
         task.step()
         assert len(task.hosted.args[1]) == 1
         task.restore()
+
+
+def test_a_dictionary_that_a_call_fills_and_returns_is_no_obstacle(examined) -> None:
+    code, facts = examined("filling", "states")
+    assert facts["mutated"] == ["0.y"] and facts["returns_changes"]
+    assert not examined("growing", "states")[1]["returns_changes"]
+    made = WORKLOAD.consult("export", code=code.as_text(), batches=[facts["batch"]])
+    assert made["inputs"] == ["input_0.x"]
 
 
 def test_a_compiled_module_is_raced_without_it_and_that_is_said(examined) -> None:
@@ -379,6 +389,21 @@ def test_one_random_output_leaves_the_others_checked() -> None:
     assert _consequence(alone, True) == "so that only its check counts"
     assert found.judge(code, "fp32", [steady, noise]).value == 0.0
     assert found.judge(code, "fp32", [1.5 * steady, noise]).value == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "checks"),
+    [
+        ([np.zeros((0, 4), np.float32), np.zeros(0, np.int64)], False),  # a detector finds nothing
+        ([np.zeros((2, 4), np.float32)], False),
+        ([np.zeros((2, 4), np.float32), np.zeros(2, np.int64)], True),  # a class is never void
+    ],
+)
+def test_outputs_without_a_value_check_nothing(outputs: list, checks: bool) -> None:
+    names = [str(place) for place in range(len(outputs))]
+    found = Reference(names, outputs, [0.0] * len(names), "eager")
+    reference = found.judge(Code("torch", "m:build", "", ""), "int8", outputs).reference
+    assert reference == ("eager" if checks else "not checked: its outputs are empty or zero")
 
 
 def test_each_case_keeps_its_own_cache_and_shares_weights(examined) -> None:

@@ -14,7 +14,7 @@ from checking import fails_with
 from workbench.contract import WorkloadError
 from workbench.worker.code import Code
 from workloads.own.reference import call
-from workloads.own.subject import Subject, _are_equal, built, hash_of, subject_of
+from workloads.own.subject import Subject, _are_equal, built, copied, hash_of, subject_of
 from workloads.own.tree import Example, as_example, mapped, tensors
 
 
@@ -103,6 +103,33 @@ def test_copies_share_no_weights(net) -> None:
     with torch.no_grad():
         copy.head.weight.zero_()
     assert one.module.head.weight.abs().sum() > 0
+
+
+class Extractor(torch.nn.Module):
+    """Its hook and its activation are functions with `self` in their closures."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head, self.features = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3), {}
+
+        def keep(_module, _given, output, *, name="body"):
+            self.features[name] = output
+
+        self.body.register_forward_hook(keep)
+        old = self.head.forward
+        self.head.forward = lambda x: old(x).relu()
+
+    def forward(self, x):
+        self.head(self.body(x))
+        return self.features
+
+
+def test_functions_of_a_copy_use_its_own_parts(net) -> None:
+    one = Subject(net("picture"), Extractor(), None)
+    for made in (one.copy().double(), copied(one.module, *one.module.parameters())):
+        x = torch.ones(2, 3, dtype=made.body.weight.dtype)
+        assert torch.equal(made(x)["body"], made.body(x))
+    assert made.body.weight is one.module.body.weight and one.module.features == {}
 
 
 @pytest.mark.parametrize(
@@ -341,6 +368,13 @@ def test_a_batch_repeats_or_leaves_out_rows(net) -> None:
     assert one.own_batch == 4
     assert torch.equal(one.example(2).args[0], rows[:2])
     assert torch.equal(one.example(6).args[0], torch.cat([rows, rows[:2]]))
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_inputs_may_stand_next_to_the_builder_themselves(written, train: bool) -> None:
+    text = "import torch\ninputs = torch.ones(3, 6)\ndef build(): return torch.nn.Linear(6, 2)\n"
+    one = subject_of(written(f"holds_inputs_{train}", text, train=train))
+    assert one.own_batch == 3 and one.example(5).args[0].shape == (5, 6)
 
 
 def test_inputs_of_the_builder_make_every_batch(net) -> None:

@@ -48,6 +48,8 @@ def test_a_dictionary_next_to_the_module_holds_keywords_and_a_compiled_module_is
 
     _, example = module_with_inputs((Whole(), {"x": torch.ones(1)}))
     assert list(example.args[0]) == ["x"] and not example.kwargs
+    _, example = module_with_inputs((plain, {"input": torch.ones(1, 3), "mask": None}))
+    assert list(example.kwargs) == ["input", "mask"], "torch then names the one that is unexpected"
     _, example = module_with_inputs((Whole(), {("user", "rates", "film"): torch.ones(1)}))
     assert len(example.args) == 1 and not example.kwargs
 
@@ -203,6 +205,9 @@ def test_parts_that_stay_compiled_are_named() -> None:
         def forward(self, x):
             return self.body(x)
 
+    by_method = torch.nn.Sequential(torch.nn.ReLU())
+    by_method[0].fast = torch.compile(by_method[0].forward)
+    assert compiled_parts(by_method) == ["0"]
     assert compiled_parts(Half()) == ["body"]
     assert compiled_parts(Whole()) == ["forward", "body"]
     assert compiled_parts(torch.jit.trace(torch.nn.Linear(2, 2), torch.ones(1, 2))) == []
