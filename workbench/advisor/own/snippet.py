@@ -218,8 +218,8 @@ def _training(facts: CodeFacts, case: Case, setup: list[str], call: str) -> Line
     steps = ["error.backward()", "optimizer.step()"]
     if is_mixed and case.precision == "fp16":
         setup.append(f'scaler = torch.amp.GradScaler("{device}")')
-        if "fused" in case.mode_words:  # as fused=True does: its kernel unscales
-            setup.append("kinds = torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD")
+        if "fused" in case.mode_words:  # as it was measured: the kernel of Adam unscales
+            setup.append("kinds = torch.optim.Adam, torch.optim.AdamW")
             setup.append("optimizer._step_supports_amp_scaling = isinstance(optimizer, kinds)")
         steps = ["scaler.scale(error).backward()", "scaler.step(optimizer)", "scaler.update()"]
     return Lines(setup, ["optimizer.zero_grad()", *forward, *steps])
