@@ -33,6 +33,7 @@ def given(chosen: Called, ran: Run, code: Code) -> tuple[Any, Any, SimpleNamespa
     assert inputs is not None  # others are not chosen
     if chosen.earlier:
         module, inputs = _together(module, [*chosen.earlier, inputs])
+        parts.calls = len(inputs.args)
     example = inputs
     if code.train:
         if chosen.loss is not None and not chosen.loss.is_returned:

@@ -198,6 +198,7 @@ def examine(code: Code, subject: Subject, misfit: str = "") -> dict[str, Any]:
         "notes": notes,
         "data": parts.data,
         "loss": parts.loss_takes,
+        "calls": getattr(subject.namespace, "calls", 1) if code.is_script else 1,
         "inputs": parts.arguments(sample),
         "batch": batch if parts.data else None,
         "of_one_size": not parts.resizable,

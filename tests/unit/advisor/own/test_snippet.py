@@ -177,6 +177,20 @@ def test_each_kind_of_loss(takes: Any, wrap: Any) -> None:
     assert float(scope["error"].detach()) == pytest.approx(right)
 
 
+def test_a_loss_of_several_calls_gets_the_outputs_of_all() -> None:
+    model = torch.nn.Linear(3, 1)
+    scope = {"model": model, "optimizer": torch.optim.SGD(model.parameters(), lr=0.1)}
+    scope |= {"inputs": [((torch.ones(1, 3),), {}), ((), {"input": torch.zeros(1, 3)})]}
+    scope |= {"loss": lambda output: output[0] - output[1]}
+    right = float(model.weight.detach().sum())
+    port = CodeInput("0.0.0", "float32", [1, 3], "inputs[0][0][0]")
+    known = CodeFacts("torch", "train.py", "", "", inputs=[port], loss="output", calls=2)
+    text = snippet(known, case(), TRAINING)
+    exec(text, scope)
+    assert float(scope["error"].detach()) == pytest.approx(right)
+    assert text.startswith("# model: your module; inputs: its arguments and keywords in each call;")
+
+
 class Labelled(NamedTuple):
     """A batch whose loss reads `batch.labels`."""
 
