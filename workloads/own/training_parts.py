@@ -213,7 +213,8 @@ class TrainingParts:
         groups = [{**g, "fused": True, "foreach": None} for g in made.param_groups]
         plain = [{**g, "fused": False} for g in groups]
         if not torch.allclose(_updated(kind, groups), _updated(kind, plain), rtol=ALIKE, atol=0.0):
-            raise WorkloadError(f"its fused {kind.__name__} updates weights in another way")
+            does = f"its fused {kind.__name__} does not update weights"
+            raise WorkloadError(f"{does} as its plain form does")
         made = kind(groups, fused=True)
         # Else SGD would have momentum without values after a first step that overflows in FP16.
         made._step_supports_amp_scaling = isinstance(made, (torch.optim.Adam, torch.optim.AdamW))

@@ -105,7 +105,7 @@ class Idle(torch.optim.SGD):
 def test_a_fused_optimiser_that_updates_wrongly_is_left_out(tmp_path: Path) -> None:
     one = dropped()
     one.functions["optimizer"] = Idle
-    words = "its fused Idle updates weights in another way"
+    words = "its fused Idle does not update weights as its plain form does"
     assert examined(one, tmp_path)["impossible"]["fused"] == words
 
 
