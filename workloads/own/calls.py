@@ -202,15 +202,15 @@ class Run:
 
     def trains(self, called: Called) -> bool:
         """Whether it has an optimizer, or a backward pass has left gradients."""
-        return called.has_gradients or self.optimizer_of(called) is not None
+        return called.has_gradients or bool(self.optimizers_of(called))
 
-    def optimizer_of(self, called: Called) -> Any:
-        """The latest optimizer of its weights; None without one."""
-        own = {id(weight) for weight in called.module.parameters()}
+    def optimizers_of(self, called: Called) -> list[tuple[Any, set[int]]]:
+        """The optimizers of its weights, the latest first, each with the ids of those weights."""
+        own, found = {id(weight) for weight in called.module.parameters()}, []
         for each in reversed(self.optimizers):
-            if any(id(weight) in own for group in each.param_groups for weight in group["params"]):
-                return each
-        return None
+            held = own & {id(x) for group in each.param_groups for x in group["params"]}
+            found += [(each, held)] if held else []
+        return found
 
     @property
     def passes(self) -> list[str]:

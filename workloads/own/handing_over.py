@@ -33,6 +33,7 @@ def given(chosen: Called, ran: Run, code: Code) -> tuple[Any, Any, SimpleNamespa
     assert inputs is not None  # others are not chosen
     if chosen.earlier:
         module, inputs = _together(module, [*chosen.earlier, inputs])
+        parts.calls = len(inputs.args)
     example = inputs
     if code.train:
         if chosen.loss is not None and not chosen.loss.is_returned:
@@ -41,7 +42,7 @@ def given(chosen: Called, ran: Run, code: Code) -> tuple[Any, Any, SimpleNamespa
         for fed in reversed(chosen.fed):
             with suppress(Exception):  # its inputs are not this batch, or one of a special loader
                 parts.feed, parts.loader = feed_of(fed.batch, inputs, example), fed.make()
-        if (own := ran.optimizer_of(chosen)) is not None:
+        for own, _ in ran.optimizers_of(chosen)[:1]:
             parts.optimizer = made = copy.copy(own)  # without weights and state
             made.state, made.param_groups = {}, [{"params": []} for _ in own.param_groups]
     return module, example, parts

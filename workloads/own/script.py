@@ -98,6 +98,10 @@ def _others(chosen: Called, ran: Run, code: Code) -> list[str]:
     if chosen.earlier:
         count = len(chosen.earlier) + 1
         found.append(f"a loss comes from {count} calls of {chosen.name}; a raced step makes them")
+    held = [weights for _, weights in ran.optimizers_of(chosen)]
+    if code.train and any(weights - held[0] for weights in held):
+        latest = "in a raced step the latest updates all of it"
+        found.append(f"several optimizers each update a part of {chosen.name}; {latest}")
     weighty = [each for each in ran.modules if each.module.state_dict()]
     most = max(weighty, key=lambda each: each.seconds, default=chosen)
     if not name and most.seconds > LARGER * chosen.seconds > 0:

@@ -269,8 +269,10 @@ def _check_values(name: str, module: Any) -> None:
 
 
 def _check_inputs(name: str, example: Example) -> None:
-    """Raise WorkloadError for inputs that are nested, since those have no shape, or empty."""
+    """Raise WorkloadError for inputs without values or, since those have no shape, nested ones."""
     given = example.tensors().values()
+    if any(tensor.is_meta for tensor in given):
+        raise unusable(f"the inputs of {name} are on the meta device", "give them values")
     if any(tensor.is_nested for tensor in given):
         hint = "let it take padded tensors, and nest them itself"
         raise unusable(f"the inputs of {name} are nested tensors", hint)

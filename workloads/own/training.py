@@ -183,11 +183,9 @@ def examine(code: Code, subject: Subject, misfit: str = "") -> dict[str, Any]:
     lacks = "--train sees no {}" if code.is_script else "it defines no {}"
     own = next(subject.found("optimizer"), None)
     if parts.optimizer is None:
-        kind = type(own).__name__
-        found = f"its optimizer is a {kind}, neither a function nor one of torch's"
-        if isinstance(own, torch.optim.Optimizer):
-            found = f"its optimizer {kind} needs a closure for each step"
-        notes.append(f"{lacks.format('optimizer') if own is None else found}, {NO_OPTIMIZER}")
+        found = f"its optimizer is a {type(own).__name__}, neither a function nor one of torch's"
+        found = lacks.format("optimizer") if own is None else parts.no_optimizer or found
+        notes.append(f"{found}, {NO_OPTIMIZER}")
     if len(getattr(own, "param_groups", ())) > 1:
         notes.append(ONE_GROUP)
     if parts.data is None:
@@ -202,6 +200,7 @@ def examine(code: Code, subject: Subject, misfit: str = "") -> dict[str, Any]:
         "notes": notes,
         "data": parts.data,
         "loss": parts.loss_takes,
+        "calls": getattr(subject.namespace, "calls", 1) if code.is_script else 1,
         "inputs": parts.arguments(sample),
         "batch": batch if parts.data else None,
         "of_one_size": not parts.resizable,

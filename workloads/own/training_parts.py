@@ -31,6 +31,7 @@ Batches = Generator[Any, None, None]
 ENDLESS = 10**12  # samples
 # The settings that a `loader` function may take, with values for a trial.
 LOADING = {"batch_size": 1, "num_workers": 0, "pin_memory": False}
+TRIED, ALIKE = 1000, 0.05  # weights in a trial of a fused optimiser, and their relative distance
 IN_LOADER = "in DataLoader worker process"  # torch/_utils.py, ExceptionWrapper
 NO_BUILDER = f"--train finds no loss in this script or archive: {WITH_LOSS}"
 HINT = "define `def loss(output, batch): return F.cross_entropy(output, batch[1])` or the like"
@@ -53,6 +54,7 @@ class TrainingParts:
         self.worker_init: Any = None  # worker_init_fn of the user's DataLoader
         self.resizable = True  # whether its data come in batches of any size
         self.optimizer = next(filter(None, map(maker_of, subject.found("optimizer"))), None)
+        self.no_optimizer = ""  # why an optimizer of a script cannot be made again
         self.batch = subject.code.batch or TRAINED_BATCH
         if self.loader is not None and not binds(self.loader, **LOADING):
             self._take_held([self._called_once(self.loader)])
@@ -191,25 +193,42 @@ class TrainingParts:
         return unusable(text, HINT if self.data else HINT + WITH_TARGET)
 
     def optimiser(self, module: Any, *, fused: bool = False) -> Any:
-        """The user's optimiser, else AdamW; WorkloadError if its `fused` form does not exist."""
+        """The user's optimiser, else AdamW; WorkloadError if its `fused` form does not exist, or
+        updates weights in another way."""
         if not any(weight.requires_grad for weight in module.parameters()):
             raise unusable(f"{self.subject.name} has no weights that require gradients")
-        with user_errors(f"optimizer of {self.subject.name}"):
-            made = (self.optimizer or maker_of(torch.optim.AdamW))(module)
-            closure = parameters_of(made.step).get("closure")
+        try:
+            made = self._made(module)
+        except WorkloadError as error:
+            if self.optimizer is None or not self.subject.code.is_script:
+                raise
+            self.optimizer, self.no_optimizer = None, str(error)
+            made = self._made(module)
         kind = type(made)
-        if closure is not None and closure.default is inspect.Parameter.empty:
-            if self.subject.code.is_script:
-                self.optimizer = None
-                return self.optimiser(module, fused=fused)
-            hint = "use one that steps without a closure, such as SGD or AdamW"
-            raise unusable(f"its optimizer {kind.__name__} needs a closure for each step", hint)
         if not fused:
             return made
         if "fused" not in parameters_of(kind):
             raise WorkloadError(f"its optimizer {kind.__name__} has no fused form")
         # A group has all its settings; foreach excludes fused.
-        return kind([{**g, "fused": True, "foreach": None} for g in made.param_groups], fused=True)
+        groups = [{**g, "fused": True, "foreach": None} for g in made.param_groups]
+        plain = [{**g, "fused": False} for g in groups]
+        if not torch.allclose(_updated(kind, groups), _updated(kind, plain), rtol=ALIKE, atol=0.0):
+            does = f"its fused {kind.__name__} does not update weights"
+            raise WorkloadError(f"{does} as its plain form does")
+        made = kind(groups, fused=True)
+        # Else SGD would have momentum without values after a first step that overflows in FP16.
+        made._step_supports_amp_scaling = isinstance(made, (torch.optim.Adam, torch.optim.AdamW))
+        return made
+
+    def _made(self, module: Any) -> Any:
+        with user_errors(f"optimizer of {self.subject.name}"):
+            made = (self.optimizer or maker_of(torch.optim.AdamW))(module)
+            closure = parameters_of(made.step).get("closure")
+        if closure is not None and closure.default is inspect.Parameter.empty:
+            hint = "use one that steps without a closure, such as SGD or AdamW"
+            kind = type(made).__name__
+            raise unusable(f"its optimizer {kind} needs a closure for each step", hint)
+        return made
 
     def batches(self, size: int | None, workers: int, pin: bool, seed: int) -> Batches:
         """Endless batches; the example's inputs if there are no data.
@@ -256,6 +275,19 @@ class TrainingParts:
     def sample(self, size: int | None, seed: int) -> Any:
         """One batch, read here from a fresh data set: loaders must not inherit open files."""
         return next(self.batches(size, 0, False, seed))
+
+
+def _updated(kind: Any, groups: Sequence[Mapping[str, Any]]) -> Any:
+    """Weights that were 0 after two steps with these settings: the fused SGD of torch 2.13 leaves
+    most in BF16 and FP16 as they are on a CPU (pytorch#191763)."""
+    groups = [{**g, "params": [g["params"][0].new_zeros(TRIED)]} for g in groups if g["params"]]
+    weights = [group["params"][0] for group in groups]
+    made = kind(groups, fused=groups[0]["fused"])
+    for _ in range(2):  # the second has momentum
+        for weight in weights:
+            weight.grad = torch.ones_like(weight)
+        made.step()
+    return torch.cat([weight.cpu().double() for weight in weights])
 
 
 # It has an import of its own, since `save` copies it and `parameters_of`.

@@ -356,6 +356,8 @@ def test_a_folder_that_may_not_be_written_is_refused(tmp_path: Path) -> None:
         ([], "prepare && run", "run without a shell, so write `sh -c '...'` around '&&'"),
         ([], "run 2>&1", "around '2>&1'"),
         ([], "prepare; run", "around ';'"),
+        ([], "~/venv/bin/python x", "around '~'"),
+        ([], "PYTHONPATH=$PWD run", "around '$PWD'"),
     ],
 )
 def test_a_wrong_over_is_one_sentence(over: list[str], command: str, says: str) -> None:
@@ -364,7 +366,9 @@ def test_a_wrong_over_is_one_sentence(over: list[str], command: str, says: str) 
     assert says in str(caught.value)
 
 
-@pytest.mark.parametrize("command", ["sh -c 'a && b > c'", r"find . -exec a \;", "cut -d '|' a;b"])
+@pytest.mark.parametrize(
+    "command", ["sh -c 'a && b > $c'", r"find . -exec a \;", "cut -d '|' a;b", "grep a$ x~/y"]
+)
 def test_quoted_words_need_no_shell(command: str) -> None:
     assert parse_over([], command) == {}
 

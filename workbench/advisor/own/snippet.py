@@ -64,6 +64,7 @@ def _legend(facts: CodeFacts, case: Case, question: OwnQuestion) -> list[str]:
     if question.kind == FUNCTION:
         return ["# work: your function; inputs and named: its arguments"]
     named = "; named: its keyword arguments" if facts.named else ""
+    named = " and keywords in each call" if facts.calls > 1 else named
     if case.backend in ONNX_BACKENDS:
         return [f"# {MODEL}: written by --save-best; inputs: the module's arguments{named}"]
     trains = "; optimizer: yours" if question.train else ""
@@ -79,6 +80,7 @@ def lines(facts: CodeFacts, case: Case, question: OwnQuestion) -> Lines:
     if question.kind == FUNCTION:
         return _function(facts, case)
     call = "model(*inputs, **named)" if facts.named else "model(*inputs)"
+    call = "[model(*args, **named) for args, named in inputs]" if facts.calls > 1 else call
     if case.backend in ONNX_BACKENDS:
         return _session(facts, case)
     imports = ["import ctypes"] if "keep" in case.mode_words else []
@@ -218,8 +220,8 @@ def _training(facts: CodeFacts, case: Case, setup: list[str], call: str) -> Line
     steps = ["error.backward()", "optimizer.step()"]
     if is_mixed and case.precision == "fp16":
         setup.append(f'scaler = torch.amp.GradScaler("{device}")')
-        if "fused" in case.mode_words:  # as fused=True does: its kernel unscales
-            setup.append("kinds = torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD")
+        if "fused" in case.mode_words:  # as it was measured: the kernel of Adam unscales
+            setup.append("kinds = torch.optim.Adam, torch.optim.AdamW")
             setup.append("optimizer._step_supports_amp_scaling = isinstance(optimizer, kinds)")
         steps = ["scaler.scale(error).backward()", "scaler.step(optimizer)", "scaler.update()"]
     return Lines(setup, ["optimizer.zero_grad()", *forward, *steps])

@@ -134,15 +134,14 @@ def test_a_training_step(scope: dict[str, Any], precision: str, mode: str) -> No
 
 
 @pytest.mark.parametrize("make", [torch.optim.AdamW, torch.optim.SGD, torch.optim.Adamax])
-def test_a_fused_optimiser_unscales_fp16_as_one_that_was_made_fused(scope: Any, make: Any) -> None:
-    """Otherwise GradScaler reads all gradients once more, and waits for the GPU."""
+def test_only_a_fused_adam_unscales_fp16_itself(scope: Any, make: Any) -> None:
+    """For others GradScaler reads all gradients once more, and waits for the GPU."""
     parameters = list(scope["model"].parameters())
     scope |= {"loss": lambda output: output.square().sum(), "optimizer": make(parameters)}
     text = snippet(facts(loss="output"), case("fp16", "fused", batch=4), TRAINING)
     exec(text.partition("optimizer.zero_grad()")[0], scope)
     takes = "_step_supports_amp_scaling"
-    expected = make is not torch.optim.Adamax and getattr(make(parameters, fused=True), takes)
-    assert getattr(scope["optimizer"], takes) == expected
+    assert getattr(scope["optimizer"], takes) == (make is torch.optim.AdamW)
     assert takes not in snippet(facts(loss="output"), case("fp16", batch=4), TRAINING)
 
 
@@ -176,6 +175,20 @@ def test_each_kind_of_loss(takes: Any, wrap: Any) -> None:
     known = CodeFacts("torch", "net:build", "", "", inputs=[port], loss=takes)
     exec(snippet(known, case(), TRAINING), scope)
     assert float(scope["error"].detach()) == pytest.approx(right)
+
+
+def test_a_loss_of_several_calls_gets_the_outputs_of_all() -> None:
+    model = torch.nn.Linear(3, 1)
+    scope = {"model": model, "optimizer": torch.optim.SGD(model.parameters(), lr=0.1)}
+    scope |= {"inputs": [((torch.ones(1, 3),), {}), ((), {"input": torch.zeros(1, 3)})]}
+    scope |= {"loss": lambda output: output[0] - output[1]}
+    right = float(model.weight.detach().sum())
+    port = CodeInput("0.0.0", "float32", [1, 3], "inputs[0][0][0]")
+    known = CodeFacts("torch", "train.py", "", "", inputs=[port], loss="output", calls=2)
+    text = snippet(known, case(), TRAINING)
+    exec(text, scope)
+    assert float(scope["error"].detach()) == pytest.approx(right)
+    assert text.startswith("# model: your module; inputs: its arguments and keywords in each call;")
 
 
 class Labelled(NamedTuple):

@@ -197,6 +197,7 @@ def test_float64_takes_far_longer_on_most_gpus(monkeypatch, home, capability, af
         ("asks_for_cuda", "needs_gpu", "modules:asks_for_cuda cannot run on the CPU: (?!modules)"),
         ("without_inputs", "bad_input", "gives no inputs to call its module with"),
         ("without_rows", "bad_input", "the inputs of modules:without_rows hold no values"),
+        ("without_values", "bad_input", "the inputs of modules:without_values are on the meta"),
         ("nested", "bad_input", "the inputs of modules:nested are nested tensors"),
         ("of_width", "bad_target", "modules:of_width has parameters without defaults: width$"),
         ("misfit", "user_code", r"modules:misfit: .*mat1 and mat2 shapes"),

@@ -76,6 +76,39 @@ def test_a_fused_optimiser_gives_the_same_weights(optimizer: Any, tmp_path: Path
         torch.testing.assert_close(a, b)
 
 
+@pytest.mark.parametrize("settings", [{"momentum": 0.9}, {"betas": (0.9, 0.99)}])
+def test_a_fused_step_that_overflows_leaves_no_trace(
+    settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "empty_like", lambda given: torch.full_like(given, torch.nan))
+    make, one = torch.optim.SGD if "momentum" in settings else torch.optim.AdamW, dropped()
+    one.functions["optimizer"] = lambda weights: make(weights, lr=0.1, **settings)
+    task, plain = task_of(one, tmp_path, "fp16", "fused"), task_of(one, tmp_path, "fp16")
+    before = [weight.detach().clone() for weight in task.network.parameters()]
+    for each in (task, plain):
+        each.scaler = torch.amp.GradScaler("cpu", init_scale=1e38)
+        each.step()
+    assert all(map(torch.equal, before, task.network.parameters()))
+    for each in (task, plain):
+        each.scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    for a, b in zip(weights_after(plain, 2), weights_after(task, 2), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+class Idle(torch.optim.SGD):
+    """Its fused form does nothing."""
+
+    def step(self, closure: Any = None) -> Any:
+        return None if self.param_groups[0]["fused"] else super().step(closure)
+
+
+def test_a_fused_optimiser_that_updates_wrongly_is_left_out(tmp_path: Path) -> None:
+    one = dropped()
+    one.functions["optimizer"] = Idle
+    words = "its fused Idle does not update weights as its plain form does"
+    assert examined(one, tmp_path)["impossible"]["fused"] == words
+
+
 def test_an_optimiser_without_a_fused_form_is_named(tmp_path: Path) -> None:
     one = dropped()
     one.functions["optimizer"] = torch.optim.Adamax
@@ -317,6 +350,31 @@ class Keeping(nn.Linear):
     def forward(self, values: Any) -> Any:
         self.state = super().forward(values) + self.state
         return self.state
+
+
+class Around(torch.optim.SGD):
+    """Its settings do not name all that it takes."""
+
+    def __init__(self, params: Any, inner: type, **settings: Any) -> None:
+        assert inner is not None
+        super().__init__(params, **settings)
+
+
+def test_several_optimizers_and_one_that_cannot_be_made_again_are_noted(tmp_path: Path) -> None:
+    net, ran = nn.Linear(3, 2), Run(follows=True)
+    first = torch.optim.SGD([net.weight], lr=0.1)
+    second = Around([net.bias], torch.optim.SGD, lr=0.1)
+    with ran.watched(60.0):
+        net(torch.ones(3, 3)).square().sum().backward()
+        first.step()
+        second.step()
+    code = replace(code_in(tmp_path), target="train.py")
+    chosen = script.choose(ran)
+    (note,) = script._others(chosen, ran, code)
+    assert note.startswith("several optimizers each update a part of Linear; in a raced step")
+    assert handing_over.hand_over(chosen, ran, code) is None
+    notes = training.examine(code, Subject(code, *handing_over.received(code)))["notes"]
+    assert any("argument: 'inner'" in x and x.endswith(training.NO_OPTIMIZER) for x in notes)
 
 
 def test_a_state_that_only_the_script_renews_has_a_remedy(tmp_path: Path) -> None:
