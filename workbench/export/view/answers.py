@@ -31,11 +31,9 @@ NAMED_OPERATORS = 5  # in one line
 
 
 def answer_lines(row: Row, run: RunView, width: int) -> list[Text]:
-    """Question, answer, reasons, warnings and command of a row."""
+    """Question, answer, reasons, warnings and command of a row; the table says why it has none."""
     facts = [fact("", row.plan.question, "dim")] if row.plan.question else []
-    facts += answer_facts(row, run)
-    if run.going and row.started and row.verdict is None:
-        facts += _lead_facts(row, run)
+    facts += answer_facts(row, run) if row.verdict is not None else _lead_facts(row, run)
     lines = [heading(row_title(row), width), *facts_lines(facts, width, INDENT)]
     return lines + command_lines(row.plan.reproduce)
 
