@@ -10,7 +10,7 @@ from ..machine.nvidia.gpus import no_gpu
 from ..planning.admission import compiling_s
 from ..planning.request import LONGEST_BUDGET_S
 from ..planning.scenario import Scenario
-from ..records.reason import BUDGET, OVERLOADED_MACHINE, Reason, Warning
+from ..records.reason import OVERLOADED_MACHINE, Reason, Warning
 from ..records.verdict import LIKELY, OPEN, SURE, TIE
 from ..report.candidate import BY_FIRST_BLOCK, CANCELLED, Candidate, Row
 from ..report.measurements import measurement_warnings
@@ -110,7 +110,7 @@ class Evidence:
     @cached_property
     def missed(self) -> list[Candidate]:
         """The candidates that might have been picked, had there been time for them."""
-        return [candidate for candidate in self.for_the_pick if was_missed(candidate)]
+        return [candidate for candidate in self.for_the_pick if candidate.was_missed]
 
     @cached_property
     def kinds(self) -> set[str]:
@@ -364,9 +364,3 @@ def was_far_behind(lead: Comparison) -> bool:
     reason = lead.other.reason
     is_early = lead.ratio is None and reason is not None and reason.code in BY_FIRST_BLOCK
     return is_early and (lead.estimate or 0.0) > ratios.UNDECIDED
-
-
-def was_missed(candidate: Candidate) -> bool:
-    """Whether it might have been picked, had the budget left time for it."""
-    reason = candidate.reason
-    return not candidate.blocks and reason is not None and reason.code == BUDGET

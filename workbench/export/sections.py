@@ -1,7 +1,8 @@
 """A report as sections, for HTML and Markdown."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ..advisor import whatif
 from ..advisor.subject import snippet

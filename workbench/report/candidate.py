@@ -9,7 +9,7 @@ from .. import catalog
 from ..contract import Accuracy, Case, Work, kind_of
 from ..records import events as ev
 from ..records.document import Measurement, OperatorShare, SetupTimes, Telemetry, WarmUp
-from ..records.reason import Reason
+from ..records.reason import BUDGET, Reason
 from ..records.verdict import Verdict
 from ..stats import samples as stats
 from ..stats.objectives import HOUR_S, MEMORY_SPREAD, START_UP_SPREAD
@@ -136,6 +136,11 @@ class Candidate:
     def status(self) -> str:
         """Its final state; "cancelled" if the run ended first."""
         return self.state if self.ended else CANCELLED
+
+    @property
+    def was_missed(self) -> bool:
+        """Whether it might have been picked, had the budget left time for it."""
+        return not self.blocks and self.reason is not None and self.reason.code == BUDGET
 
     @property
     def is_valid(self) -> bool:

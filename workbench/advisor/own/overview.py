@@ -14,7 +14,6 @@ from ...text.units import listed
 from ...worker.code import COMMAND, TORCH
 from ..break_even import plain, whole
 from ..comparison import as_written
-from ..evidence import was_missed
 from ..ranking import RankedCandidate, error_text, gain_over, gain_text, in_order, no_pick, ties
 
 AS_WRITTEN = "the code as written"
@@ -109,7 +108,7 @@ def answer(row: Row, report: Report) -> list[str]:
         waits = units.percent(metrics[WAITING_FRACTION])
         sentences.append(f"It waits for data {waits} of the time.")
     sentences += ties(verdict)
-    if missed := [candidate_name(each.case) for each in row.candidates if was_missed(each)]:
+    if missed := [candidate_name(each.case) for each in row.candidates if each.was_missed]:
         sentences.append(f"Not measured, for lack of time: {listed(missed, MOST_LISTED)}.")
     return sentences
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ...advisor import break_even, crossover, whatif
+from ...advisor import break_even
 from ...advisor.comparison import TIMED, Comparison
 from ...advisor.race_summary import counts_text, eliminated_by_first_block
 from ...advisor.ranking import has_equal
@@ -172,8 +172,12 @@ def advice_facts(verdict: Verdict) -> list[Fact]:
     """Crossover, break-even points, recorded devices, and the best by each objective."""
     facts = []
     if verdict.crossover is not None:
+        from ...advisor import crossover  # here, since most runs have none
+
         facts.append(fact("crossover", crossover.sentence(verdict.crossover)))
     facts += listed("break-even", break_even.sentences(verdict))
+    if verdict.what_if:
+        from ...advisor import whatif
     for number, found in enumerate(verdict.what_if):
         text = whatif.sentence(found, verdict.objective)
         facts.append(fact(" " if number else "what if", text, "dim" if found.missing else ""))

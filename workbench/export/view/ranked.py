@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ...advisor.comparison import worse
 from ...advisor.model.overview import agreement, untimed_text

@@ -1,9 +1,9 @@
 """The tables of verdicts and candidates: their columns and the cells that fill them."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
 
 import msgspec
+from msgspec.structs import replace
 
 from ...advisor.ranking import error_text, is_vague
 from ...records.document import SetupTimes
