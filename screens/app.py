@@ -182,6 +182,7 @@ class WorkbenchApp(Shell):
             if session.elapsed_s > LONG_S:
                 self.announce(f"workbench: the run has {'failed' if session.failure else 'ended'}")
         self.repaint()
+        self._build(PAGES)
 
     def _open_screen(self) -> None:
         """Switch to the screen for this kind of run as soon as the kind is known."""

@@ -100,9 +100,9 @@ def command_lines(command: str) -> list[Text]:
 def answer_facts(row: Row, run: RunView) -> list[Fact]:
     """The verdict, or the state of the race before there is one."""
     if (verdict := row.verdict) is None:
-        is_plain = not row.plan.owes_verdict and not run.going
-        pending = Fact("answer", pending_texts(row, run)[0])
-        return (_lead_facts(row, run) if is_plain else []) or [pending]
+        if row.plan.owes_verdict or run.going:
+            return [Fact("answer", pending_texts(row, run)[0])]
+        return _lead_facts(row, run)
     # The variant of a model counts, not the kind of device.
     said = listed("answer", answer(row, run.report))  # names the pick in words
     facts = said or [Fact("answer", _choice(verdict))]
