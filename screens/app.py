@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from textual import events
@@ -19,7 +20,7 @@ from workbench.planning.request import Request
 from workbench.report.candidate import Row
 from workbench.report.report import Report
 
-from .keys import ADVISOR, HARDWARE, KEYS, MODEL, PAGES, RUN, RUNS
+from .keys import ADVISOR, HARDWARE, KEYS, MODEL, PAGES, RUN, RUNS, Page
 from .pages.base import ViewScreen
 from .shell import Shell
 from .state.event_source import CANCEL_S, EventSource, EventSourceError
@@ -28,6 +29,7 @@ from .state.session import Session, can_follow
 REPAINT_S = 0.25  # at most four repaints a second, for slow connections
 TICK_S = 1.0  # the time left is redrawn even without an event
 STOP_S = 3.0  # a second `x` or `q` within it stops the run
+BUILD_S = 0.05  # between two screens that are mounted unseen
 LONG_S = 30.0  # the end of a run that took longer is announced
 PROPOSED = re.compile(r"`(workbench (?:advise|run) [^`]+)`")  # a command in a sentence
 
@@ -86,6 +88,13 @@ class WorkbenchApp(Shell):
     def shown(self) -> None:
         if self._source is None and not (self._leaving or self.session.ended):
             self._start()
+        self._build(PAGES)
+
+    def _build(self, pages: Sequence[Page]) -> None:
+        """Mount the other screens one by one, while nothing is measured, to show them sooner."""
+        if pages and not (self.session.going or self._leaving):
+            self._init_mode(pages[0].label)
+            self.set_timer(BUILD_S, partial(self._build, pages[1:]))  # keys come first
 
     def _new_session(self, *, replay: bool = False) -> Session:
         question = self._wanted.question if isinstance(self._wanted, Request) else None
@@ -173,6 +182,7 @@ class WorkbenchApp(Shell):
             if session.elapsed_s > LONG_S:
                 self.announce(f"workbench: the run has {'failed' if session.failure else 'ended'}")
         self.repaint()
+        self._build(PAGES)
 
     def _open_screen(self) -> None:
         """Switch to the screen for this kind of run as soon as the kind is known."""

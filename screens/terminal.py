@@ -53,6 +53,7 @@ class TerminalApp(App[None]):
         # NO_COLOR means none, not grey: Textual drops colours only from a native palette.
         ansi = True if "NO_COLOR" in os.environ else None
         super().__init__(driver_class=TerminalDriver, ansi_color=ansi)
+        self._disable_tooltips = True  # no widget has one, and each screen would mount theirs
         theme = load()[0].get("theme", DARK.name)
         if theme not in NAMES:
             say(f"workbench: {path()}: {unknown('theme', theme, NAMES)}")
@@ -81,14 +82,15 @@ class TerminalApp(App[None]):
             screen._layout_required = screen._repaint_required = False  # done just below
         screen._refresh_layout()
         if not passes:
+            if not self.is_headless:  # where many tests share a process
+                gc.freeze()  # modules and widgets stay, so no collection needs to visit them
+            gc.enable()
             self.call_later(self.shown)
 
     def shown(self) -> None:
         """Called when the first picture is on the screen."""
 
     def on_mount(self) -> None:
-        gc.freeze()  # imported modules stay, so no collection needs to visit them
-        self.call_after_refresh(gc.enable)
         self.app_resume_signal.subscribe(self, self._redraw, immediate=True)
         loop = asyncio.get_running_loop()
         for number in ENDS:

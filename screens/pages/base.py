@@ -12,7 +12,6 @@ from textual.geometry import Size
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
-from workbench.export.view.sensors import now_line
 from workbench.export.view.spans import Text, fact, facts_lines
 from workbench.report.candidate import Candidate, Row
 
@@ -69,7 +68,7 @@ class ViewScreen(Screen[None]):
     UNUSED: tuple[str, ...] = ()  # inherited actions that no state of the screen allows
     _drawn_for: Size | None = None
     _followed: Session | None = None
-    _resumed = False  # the first time, `on_mount` has drawn it already
+    _seen = False  # since it was last left
 
     @property
     def session(self) -> Session:
@@ -124,8 +123,12 @@ class ViewScreen(Screen[None]):
 
     def draw_now(self, session: Session) -> None:
         """Draw the sensors in one line, while a run goes on and there is room."""
-        fits = bool(session.report.host) and self.size.height >= ROOMY_HEIGHT
-        self.write("now", now_line(session.report).truncate, when=session.going and fits)
+        if not (session.going and session.report.host and self.size.height >= ROOMY_HEIGHT):
+            self.query_one("#now").display = False
+            return
+        from workbench.export.view.sensors import now_line  # it would delay the first picture
+
+        self.write("now", now_line(session.report).truncate)
 
     def repaint(self) -> None:
         session, self._drawn_for = self.session, self.size
@@ -136,7 +139,9 @@ class ViewScreen(Screen[None]):
                 pane.scroll_home(animate=False)
             self._followed = session
         app = cast(Any, self.app)
-        self.query_one(TopBars).show(session, app.tabs, app.current_mode)
+        stacks = app._screen_stacks.items()  # it may be mounted in a mode that is not shown
+        mode = next((name for name, stack in stacks if self in stack), app.current_mode)
+        self.query_one(TopBars).show(session, app.tabs, mode)
         failed = session.failure is not None
         self.write("failure", lambda width: failure_lines(session, width), when=failed)
         self.draw(session)
@@ -146,8 +151,6 @@ class ViewScreen(Screen[None]):
         """The size of the terminal, which is known before the first layout."""
         return self.app.size
 
-    on_mount = repaint
-
     def on_input_changed(self, message: Input.Changed) -> None:
         self.repaint()
 
@@ -155,11 +158,16 @@ class ViewScreen(Screen[None]):
         if not self.app._batch_count:  # Textual would draw a layout even within a batch
             super()._compositor_refresh()
 
-    def on_screen_resume(self) -> None:
-        """Draw what has changed since this screen was last seen."""
-        if self.is_mounted and self._resumed:
+    def on_screen_resume(self, event: events.ScreenResume) -> None:
+        """Draw the current state, once at the first visit, for which Textual sends two events, and
+        once while the screen is mounted unseen."""
+        event.refresh_styles = False  # they change with what they depend on, hidden or not
+        if not self._seen:
+            self._seen = self.is_current
             self.repaint()
-        self._resumed = True
+
+    def on_screen_suspend(self) -> None:
+        self._seen = False
 
     def on_resize(self, event: events.Resize) -> None:
         if self.is_mounted and self._drawn_for != event.size:
@@ -190,6 +198,11 @@ class ViewScreen(Screen[None]):
     def action_scroll(self, pages: int) -> None:
         for pane in self.query(Pane):
             pane.scroll_relative(y=pages * max(1, pane.size.height - 1), animate=False)
+
+    def show_details(self, scenario: str, case_id: str | None) -> None:
+        from .detail import DetailScreen  # it would delay the first picture
+
+        self.app.push_screen(DetailScreen(scenario, case_id))
 
     def command(self) -> str | None:
         """The text that `c` copies: the command that reproduces the selected row."""

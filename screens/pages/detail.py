@@ -84,7 +84,8 @@ class DetailScreen(ViewScreen):
         if row.verdict is not None:
             curves = crossover_lines(row, session.report, width)
             lines += [*curves, Text()] if curves else []
-        lines += [heading("Race", width), *_race_lines(row, session, width)]
+        race = _race_lines(row, session, width)
+        lines += [heading("Race", width), *race] if race else []
         return lines + command_lines(row.plan.reproduce)
 
     def on_table_moved(self) -> None:

@@ -1,11 +1,11 @@
 """The form for a new run: a workload, its options, and the resulting command line."""
 
 from collections.abc import Collection
-from dataclasses import replace
 from itertools import chain, repeat
 from string import ascii_lowercase, digits
 from typing import ClassVar
 
+from msgspec.structs import replace
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll

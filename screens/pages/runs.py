@@ -74,7 +74,7 @@ class RunsScreen(ViewScreen):
             yield Drawn(id="run-detail")
 
     def on_screen_resume(self) -> None:
-        if not self.session.going:  # reading would disturb the run
+        if self.is_current and not self._seen and not self.session.going:  # it would disturb a run
             self._refresh_index()
 
     @work(exclusive=True)

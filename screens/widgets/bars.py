@@ -33,6 +33,8 @@ PHASE_WORDS = {
 class TopBars(Vertical):
     """Tabs and machine; below them the state of the run, in parts that are redrawn separately."""
 
+    _machine: str | None = None  # shown next to the tabs
+
     def compose(self) -> ComposeResult:
         yield Drawn(id="tabs")
         with Horizontal(id="status"):
@@ -42,7 +44,11 @@ class TopBars(Vertical):
 
     def show(self, session: Session, tabs: Mapping[str, str], current: str) -> None:
         """`tabs`: the key of each screen by its name."""
-        self.query_one("#tabs", Drawn).show(lambda width: tab_line(tabs, current, session, width))
+        if (known := session.machine_line()) != self._machine:  # else the tabs are as before
+            self._machine = known
+            self.query_one("#tabs", Drawn).show(
+                lambda width: tab_line(tabs, current, session, width)
+            )
         full = self.app.size.width - 2 * MARGIN
         gauge, clock = _gauge(session, full), _clock(session, full)
         for name, text in (("gauge", gauge), ("clock", clock)):

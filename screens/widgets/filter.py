@@ -2,7 +2,6 @@
 
 from typing import ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.widgets import Input, Label
@@ -18,24 +17,27 @@ class FilterInput(Input):
 
 
 class FilterBar(Horizontal):
-    """Accepts texts that contain all its words, in any order and case."""
+    """Accepts texts that contain all its words, in any order and case.  The input is mounted when
+    it is first opened, since mounting takes time."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Clear filter")]
 
-    def compose(self) -> ComposeResult:
-        yield Label("/ ")
-        yield FilterInput(placeholder="words that must all occur", compact=True)
+    _input: FilterInput | None = None
 
     @property
     def value(self) -> str:
-        return self.query_one(Input).value
+        return self._input.value if self._input is not None else ""
 
     def open(self) -> None:
         self.display = True
-        self.query_one(Input).focus()
+        if self._input is None:
+            self._input = FilterInput(placeholder="words that must all occur", compact=True)
+            self.mount(Label("/ "), self._input)
+        self._input.focus()
 
     def action_dismiss(self) -> None:
-        self.query_one(Input).value = ""
+        if self._input is not None:
+            self._input.value = ""
         self.on_input_submitted()
 
     def on_input_submitted(self) -> None:

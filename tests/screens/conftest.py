@@ -10,6 +10,7 @@ from textual.app import App
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from screens.app import WorkbenchApp
 from workbench import catalog
 
 
@@ -22,6 +23,8 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("textual.screen.UPDATE_PERIOD", 0.002)
     monkeypatch.setattr("textual.pilot.wait_for_idle", wait_for_idle)
     monkeypatch.setattr("textual.app.wait_for_idle", wait_for_idle)
+    # Few tests visit all screens.
+    monkeypatch.setattr(WorkbenchApp, "_build", lambda *_: None)
     # On a busy machine a picture may come after half a second, when a cursor is dark.
     monkeypatch.setattr(Input.cursor_blink, "_default", False)
 

@@ -1,5 +1,8 @@
 """Palette, sorting, themes, notices, small terminals, and keys pressed at random."""
 
+import subprocess
+import sys
+
 import pytest
 import scenes
 import simulated_lab
@@ -7,15 +10,20 @@ from rich.color import Color as RichColor
 from stage import HeldFeed, held, kept, press, replayed, settle, settled, text
 from textual.color import Color
 from textual.filter import dim_color
+from textual.widgets import Input
 
 from screens.app import WorkbenchApp
+from screens.keys import PAGES
 from screens.terminal import TerminalApp
 from screens.theme import DARK, LIGHT, SIXTEEN, themes
+from screens.widgets.bars import TopBars
+from screens.widgets.filter import FilterBar
 from screens.widgets.pane import Pane
 from screens.widgets.table import Table
 from workbench.files import config
 
 SIZE = (120, 40)
+BUILD = WorkbenchApp._build  # which other tests do without
 
 
 def first_rows(app: WorkbenchApp) -> list[str]:
@@ -27,6 +35,46 @@ async def test_a_switch_is_drawn_at_once() -> None:
     async with settled(app, SIZE) as pilot:
         await pilot.press("1")
         assert app._batch_count == 0, "nothing holds the picture back"
+
+
+async def test_a_first_visit_draws_once_and_mounts_no_input(monkeypatch) -> None:
+    app, drawn = replayed(scenes.h200()), list[str]()
+    real = TopBars.show
+    counted = lambda bars, *args: (drawn.append(args[-1]), real(bars, *args))  # noqa: E731
+    monkeypatch.setattr(TopBars, "show", counted)
+    async with settled(app, SIZE) as pilot:
+        drawn.clear()
+        await press(pilot, "1", "2", "6")
+        assert drawn == ["Hardware", "Run", "Roofline"]
+        await press(pilot, "2")
+        assert not app.screen.query(Input)
+        await pilot.press("slash", "f", "p", "8")
+        await settle(pilot)
+        assert app.screen.query_one(FilterBar).value == "fp8"
+
+
+async def test_hidden_screens_are_built_unless_a_run_is_in_progress(monkeypatch) -> None:
+    monkeypatch.setattr(WorkbenchApp, "_build", BUILD)
+    monkeypatch.setattr("screens.app.BUILD_S", 0.001)
+    app, _ = held(scenes.midway())
+    async with settled(app, SIZE):
+        assert [*app._screen_stacks] == ["Advisor"]
+    app = replayed(scenes.h200(), replay=True)
+    async with settled(app, SIZE) as pilot:
+        while len(app._screen_stacks) < len(PAGES):
+            await pilot.pause()
+        await settle(pilot)
+        (hidden,), app.session.looked_at = app._screen_stacks["Run"], "branching"
+        await press(pilot, "2")
+        assert app.screen is hidden and "[2 Run]" in text(pilot)
+        assert "Irregular, branching tasks" in text(pilot)
+
+
+def test_the_first_picture_needs_nothing_that_reads_a_machine() -> None:
+    code = "import sys, screens.app, screens.pages.advisor; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    late = ("workbench.machine", "workbench.advisor.evidence", "workbench.advisor.crossover")
+    assert not [name for name in done.stdout.split() if name.startswith(late)]
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ class OwnCode:
         """The facts, with a note if the code may ignore --batch; UsageError if it surely does."""
         if self.request.batch and facts.batch is None:
             why = "its inputs share no first axis to change; name a builder with inputs(batch)"
-            if self._question.kind == FUNCTION:
+            if self.question.kind == FUNCTION:
                 why = "no parameter takes a size"
             raise UsageError(f"--batch: {facts.name} has no batch to change: {why}")
         is_own = set(self.request.batch) <= {facts.batch}

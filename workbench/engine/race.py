@@ -63,7 +63,7 @@ class Race:
         finally:
             rounds = self._number if rounds is None else rounds
             context.record(ev.RaceEnded, scenario=scenario, rounds=rounds, ended_by=ended_by)
-            if self._number:
+            if any(candidate.blocks for candidate in row.candidates):
                 self._report_warnings(disturbance, ended_by)
             self._finish(decided)  # even if the race for reference is cut short
         self._finish(self._active)

@@ -1,7 +1,8 @@
 """A report as sections with plots, for HTML, Markdown and `--svg`."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ..advisor import whatif
 from ..advisor.crossover import number

@@ -155,6 +155,11 @@ class Candidate:
         return self.state if self.ended else CANCELLED
 
     @property
+    def was_missed(self) -> bool:
+        """Whether it might have been picked, had the budget left time for it."""
+        return not self.blocks and self.reason is not None and self.reason.code == BUDGET
+
+    @property
     def is_valid(self) -> bool:
         """Whether it was measured and did not fail afterwards."""
         return bool(self.blocks) and self.state != "failed"
@@ -163,11 +168,6 @@ class Candidate:
     def eliminated(self) -> bool:
         """Whether it was measured and left the race early, except for lack of time."""
         return self.state == "ok" and self.reason is not None and not self.reason.is_late
-
-    @property
-    def was_missed(self) -> bool:
-        """Whether it might have been picked, had the budget left time for it."""
-        return not self.blocks and self.reason is not None and self.reason.code == BUDGET
 
     @property
     def simulated(self) -> bool:

@@ -13,7 +13,6 @@ from ..records.document import Document
 from ..records.errors import JournalError
 from ..text.sanitize import printable_json, shown
 from . import journal
-from .from_document import contradictions, report_of
 from .plausible import absurdity
 from .report import Report
 
@@ -77,6 +76,8 @@ def read_journal(path: Path) -> OpenedRun:
 
 def read_document(path: Path) -> Report:
     """The report of a JSON document; JournalError says what is wrong with it."""
+    from .from_document import contradictions, report_of  # journals do without it
+
     document = decode_document(path)
     measured = [m for m in document.measurements if m.n]
     if measured and not any(m.samples_s for m in measured):

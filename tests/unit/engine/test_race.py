@@ -96,6 +96,18 @@ def test_a_decided_row_that_is_cut_while_fp64_races_keeps_its_pick_and_its_warni
     assert "busy_machine" in {each.code for each in row.verdict.warnings}
 
 
+def test_a_row_that_is_cut_in_its_first_round_has_its_warnings() -> None:
+    request = Request(scenarios=("branching",), quick=True)
+    warning = msgspec.structs.replace(BUSY, subject="branching")
+    busy = replace(scenes.CPU_SERVER, disturbances={"branching": [warning]})
+    whole = simulated_run.run(request, busy)
+    first = next(e.at_s for e in events_of(whole, ev.BlockMeasured))
+    report = Report.of(simulated_run.run(request, busy, cancel_at_s=first))
+    row = report.rows["branching"]
+    assert sum(len(candidate.blocks) for candidate in row.candidates) == 1
+    assert "busy_machine" in {each.code for each in report.disturbances(row)}
+
+
 class WaitingPool(FakePool):
     """Steps that wait for data half of the time."""
 

@@ -43,6 +43,14 @@ def test_a_row_says_how_much_time_it_may_still_take() -> None:
     assert "at most" not in pending_texts(row, run)[0].plain
 
 
+def test_a_lone_candidate_is_measured_and_the_answer_repeats_no_state() -> None:
+    run = live("convolution", 1)
+    row = run.report.rows["convolution"]
+    assert not any("racing" in line.plain for line in answer_lines(row, run, 120))
+    del row.candidates[1:]
+    assert pending_texts(row, run)[-1].plain == "measuring"
+
+
 def test_the_leader_is_named_once_its_lead_has_an_interval() -> None:
     def so_far(rounds: int, row: str = "branching") -> list[str]:
         run = live(row, rounds)

@@ -227,6 +227,14 @@ def test_a_ratio_of_millions_stays_within_its_cells() -> None:
     assert "100000x" in head and "1e6x" in head and "+" not in head
 
 
+def test_a_lone_candidate_is_compared_with_nothing() -> None:
+    run = RunView(Report.of(scenes.cpu_only()))
+    row = next(iter(run.report.rows.values()))
+    assert "Time" in [column.title for column in run_columns(row, run)]
+    del row.candidates[1:]
+    assert "Time" not in [column.title for column in run_columns(row, run)]
+
+
 def test_the_times_of_a_column_have_their_spread_all_or_none() -> None:
     run = RunView(Report.of(scenes.sweep()))
     row = next(row for row in run.report.rows.values() if row.plan.point == {"n": 2048})

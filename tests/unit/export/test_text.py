@@ -174,6 +174,7 @@ def test_a_table_of_gpus_that_cannot_be_read_has_no_shares_of_an_unknown_size() 
 
 
 def test_the_stack_says_where_it_breaks() -> None:
+    assert "Stack" not in machine_text(*machines.cpu_server()), "the section on GPUs says why"
     machine, software = machines.gpu_server()
     assert "! a CPU build: not on the GPU" in machine_text(machine, software)
     fitting = dict(software.packages) | {"onnxruntime-gpu": Package("1.28.0", "CUDA 13.0")}

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ...advisor import break_even, crossover, whatif
+from ...advisor import break_even
 from ...advisor.comparison import TIMED, Comparison
 from ...advisor.race_summary import counts_text, eliminated_by_first_block
 from ...advisor.ranking import has_equal
@@ -30,11 +30,9 @@ NAMED_OPERATORS = 5  # in one line
 
 
 def answer_lines(row: Row, run: RunView, width: int) -> list[Text]:
-    """Question, answer, reasons, warnings and command of a row."""
+    """Question, answer, reasons, warnings and command of a row; the table says why it has none."""
     facts = [fact("", row.plan.question, "dim")] if row.plan.question else []
-    facts += answer_facts(row, run)
-    if run.going and row.started and row.verdict is None:
-        facts += _lead_facts(row, run)
+    facts += answer_facts(row, run) if row.verdict is not None else _lead_facts(row, run)
     lines = [heading(row.title, width), *facts_lines(facts, width, INDENT)]
     return lines + command_lines(row.plan.reproduce)
 
@@ -101,9 +99,9 @@ def command_lines(command: str) -> list[Text]:
 def answer_facts(row: Row, run: RunView) -> list[Fact]:
     """The verdict, or the state of the race before there is one."""
     if (verdict := row.verdict) is None:
-        is_plain = not row.plan.owes_verdict and not run.going
-        pending = Fact("answer", pending_texts(row, run)[0])
-        return (_lead_facts(row, run) if is_plain else []) or [pending]
+        if row.plan.owes_verdict or run.going:
+            return [Fact("answer", pending_texts(row, run)[0])]
+        return _lead_facts(row, run)
     # The variant of a model counts, not the kind of device.
     said = listed("answer", answer(row, run.report))  # names the pick in words
     facts = said or [Fact("answer", _choice(verdict))]
@@ -173,8 +171,12 @@ def advice_facts(verdict: Verdict) -> list[Fact]:
     """Crossover, break-even points, recorded devices, and the best by each objective."""
     facts = []
     if verdict.crossover is not None:
+        from ...advisor import crossover  # here, since most runs have none
+
         facts.append(fact("crossover", crossover.sentence(verdict.crossover)))
     facts += listed("break-even", break_even.sentences(verdict))
+    if verdict.what_if:
+        from ...advisor import whatif
     for number, found in enumerate(verdict.what_if):
         text = whatif.sentence(found, verdict.objective)
         facts.append(fact(" " if number else "what if", text, "dim" if found.missing else ""))

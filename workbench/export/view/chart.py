@@ -3,7 +3,8 @@
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from .spans import Span, Text
 
@@ -15,8 +16,7 @@ BRAILLE = 0x2800
 Place = tuple[float, float]  # horizontal and vertical value
 
 
-@dataclass(frozen=True)
-class Series:
+class Series(msgspec.Struct, frozen=True):
     """A line with `name` at its end and, unless it is empty, `mark` at each point."""
 
     mark: Span
@@ -24,8 +24,7 @@ class Series:
     name: str = ""
 
 
-@dataclass(frozen=True)
-class Band:
+class Band(msgspec.Struct, frozen=True):
     """An interval of the horizontal axis, and its middle if known."""
 
     low: float
@@ -87,8 +86,7 @@ def chart(
     ]
 
 
-@dataclass(frozen=True)
-class _Scales:
+class _Scales(msgspec.Struct, frozen=True):
     """Maps values to places in a plot: to cells, and to dots, two by four in each cell."""
 
     across: Callable[[float], float]

@@ -1,9 +1,9 @@
 """Events in words, and the log of a run that both front ends show."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
-from ...advisor.crossover import sentence as crossover_sentence
+import msgspec
+
 from ...advisor.race_summary import ended_text
 from ...advisor.subject import answer
 from ...records import events as ev
@@ -24,8 +24,7 @@ LOG_LABEL = 22  # cells of "  41.2 s  eliminated  "
 NO_EVENTS = "no events: the row has not begun"
 
 
-@dataclass(frozen=True)
-class LogLine:
+class LogLine(msgspec.Struct, frozen=True):
     """`word` names the kind of event; `tone` is "", "good", "warning" or "error"."""
 
     at_s: float
@@ -82,7 +81,9 @@ def _said(event: ev.AnyEvent, run: RunView) -> Said:  # noqa: C901 - one flat ar
         case ev.CasesJoined():
             return "joined", ", ".join(run.case_name(case.id) for case in event.cases)
         case ev.CrossoverFound():
-            found = crossover_sentence(event.crossover)
+            from ...advisor.crossover import sentence  # here, since most runs have none
+
+            found = sentence(event.crossover)
             return "crossover", f"{run.title(event.scenario)}: {found}", "good"
         case ev.WorkerStarted():
             return "worker", f"{event.worker} up in {units.duration(event.import_s)}"

@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ...records.fleet import FleetCell, FleetDocument, FleetNode, FleetRow
 from ...report.names import candidate_name

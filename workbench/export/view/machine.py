@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 
-import msgspec
+from msgspec.structs import replace
 
 from ...contract import kind_of
 from ...machine.nvidia.gpus import cuda_remedy
@@ -298,7 +297,7 @@ def drivers(machine: records.Machine) -> list[Fact]:
         # Without GPUs, their own section shows the reason.
         reason = driver.reason if machine.gpus and not driver.available else None
         if reason is not None and driver is cuda:
-            reason = msgspec.structs.replace(reason, hint=cuda_remedy(machine))
+            reason = replace(reason, hint=cuda_remedy(machine))
         state = text if driver.available else "not available"
         facts += because(name, reason) or [fact(name, state)]
     return facts
@@ -381,7 +380,8 @@ def accelerator_sections(
             title = f"{card.device} ceilings"
             cards.append(Section(title, facts=reached, tone="strong gpu"))
     cards = cards or [Section("GPU", facts=no_gpu(machine), tone="strong gpu")]
-    return [*cards, Section("Stack", facts=stack(machine, installed))]
+    has_stack = machine.gpus or machine.nvml.available or machine.cuda.available
+    return [*cards, Section("Stack", facts=stack(machine, installed))] if has_stack else cards
 
 
 def machine_text(

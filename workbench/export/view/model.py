@@ -20,6 +20,7 @@ from .model_facts import built_text, code_facts, left_out, model_and_inputs, sav
 from .ranked import candidate_lines, columns
 from .spans import Fact, Text, fact, facts_lines, heading, label_width, listed, warning_fact
 from .table import UNLIMITED, Cell, Column, Line, plain_cells, table_lines
+from .tables import racing_text
 from .words import bar
 
 TIMES = "Where the time of one run goes"
@@ -62,9 +63,7 @@ def stage(run: RunView) -> str:
     if not rows:
         return "choosing its candidates"
     if row := next((row for row in rows if row.verdict is None), None):
-        left = sum(not candidate.ended for candidate in row.candidates)
-        where = at_batch(row) if report.code is not None else ""
-        return f"racing{where}, {left} of {len(row.candidates)} candidates left"
+        return racing_text(row, at_batch(row) if report.code is not None else "")
     profiling = report.model is not None and report.model.advice is None
     return "profiling, to explain the result" if profiling else "finishing"
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from ...advisor.ranking import error_text
-from ...machine.nvidia.gpus import no_gpu
 from ...records.code import CodeFacts, SavedCode
 from ...records.model import Built, ModelFacts, Saved
 from ...records.verdict import Verdict
@@ -67,6 +66,8 @@ def left_out(report: Report, verdict: Verdict | None) -> dict[str, str]:
     names = OF_CODE if model is None else {}
     found = {names.get(name, name): why for name, why in subject.left_out.items()}
     if verdict is not None and verdict.pick is not None and verdict.best_gpu is None:
+        from ...machine.nvidia.gpus import no_gpu  # its imports would delay the first picture
+
         absent = no_gpu(machine) if machine is not None else None
         # If there is a GPU, the verdict's first reason says why it took no part.
         found["GPU"] = absent.dashed if absent else verdict.reasons[0].rstrip(".")

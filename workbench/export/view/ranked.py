@@ -1,7 +1,8 @@
 """The candidates of a user's model or code: a table from best to worst, and a chart of errors."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ...advisor.comparison import worse
 from ...advisor.model.overview import agreement, untimed_text

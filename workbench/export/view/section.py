@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from ...text.sanitize import shown
 from .spans import PROSE, Fact, Text, fact, facts_lines, heading, label_width, plain_lines
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from .svg import Plot
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(msgspec.Struct, frozen=True):
     """A title and any of sentences, a table, facts, code and plots."""
 
     title: str

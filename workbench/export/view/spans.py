@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
+import msgspec
 from rich.cells import cell_len
 
 Span = tuple[str, str]  # text and tone: words such as "dim", "good", "warning", "strong cpu"
@@ -24,8 +24,7 @@ ASCII = {"  ±": " +-", "±": "+-", "°": "", ELLIPSIS: "~", NO_BREAK: " "} | di
 )
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(msgspec.Struct, frozen=True):
     """A text in spans."""
 
     spans: tuple[Span, ...] = ()
@@ -127,8 +126,7 @@ def _lines(text: str, width: int) -> Iterator[tuple[int, int]]:
     yield start, end
 
 
-@dataclass(frozen=True)
-class Fact:
+class Fact(msgspec.Struct, frozen=True):
     """A labelled text; without a label it takes the whole width."""
 
     label: str

@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
 
 from .spans import ELLIPSIS, Text, join
 
@@ -18,8 +20,7 @@ DRAWN = 40  # cells of a drawing whose text is needed to sort it
 Cell = Text | Sequence[Text] | Callable[[int], Text]
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """A column, whose width lies between `minimum` and its natural one, see `fit`."""
 
     key: str
@@ -36,8 +37,7 @@ class Column:
     head: Callable[[str, int], Text] | None = None  # draws the title for a width
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(msgspec.Struct, frozen=True):
     """One row; `span` = (column, texts) runs from that column to the right edge."""
 
     key: str

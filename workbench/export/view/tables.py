@@ -1,7 +1,8 @@
 """The tables of verdicts and candidates: their columns and the cells that fill them."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ...advisor.comparison import TIMED
 from ...advisor.ranking import error_text, is_vague
@@ -106,17 +107,22 @@ def pending_texts(row: Row, run: RunView) -> list[Text]:
     if not row.started:
         return [Text.of(("waiting" if run.going else "not reached", "dim"))]
     if run.going and report.current_row == row.plan.scenario:
-        racing = sum(not candidate.ended for candidate in row.candidates)
-        left = f"racing, {racing} of {len(row.candidates)}"
-        ends = [" candidates left", " left"]
+        state = racing_text(row)
+        texts = list(dict.fromkeys([state, state.replace(" candidates", "")]))
         if row.round:
-            whole = f" candidates left, round {row.round}"
+            whole = f"{state}, round {row.round}"
             rest_s = (row.began_at_s or 0.0) + (row.share_s or 0.0) - run.elapsed_s
             timed = [f"{whole}, at most {units.clock(rest_s)}"] if rest_s > 0 else []
-            ends = [*timed, whole, *ends]
-        return [Text.of((f"{left}{end}", "strong")) for end in ends]
+            texts = [*timed, whole, *texts]
+        return [Text.of((text, "strong")) for text in texts]
     texts = ["deciding"] if run.going else ["cut short before a verdict", "cut short"]
     return [Text.of((text, "dim")) for text in texts]
+
+
+def racing_text(row: Row, where: str = "") -> str:
+    """`racing, 2 of 7 candidates left`; a lone candidate has nothing to race."""
+    count, left = len(row.candidates), sum(not candidate.ended for candidate in row.candidates)
+    return f"racing{where}, {left} of {count} candidates left" if count > 1 else f"measuring{where}"
 
 
 def _fastest_texts(row: Row, run: RunView) -> list[Text]:
@@ -166,10 +172,11 @@ def run_columns(
     counted = [replace(each, rank=1 if has_values else 8) for each in counted_columns(row)]
     objective, axis = row.plan.objective, forest.axis(run.stated(row))
     title = "Time" if objective in TIMED else objective.capitalize()
+    ratios = Column("speed", title, 3, minimum=16, maximum=72, bare=forest.VALUE - 1, head=axis)
     return [
         *([Column("mark", "")] if marks else []),
         _CANDIDATE,
-        Column("speed", title, rank=3, minimum=16, maximum=72, bare=forest.VALUE - 1, head=axis),
+        *([ratios] if len(row.candidates) > 1 else []),
         _RATE,
         *counted,
         replace(MEDIAN, rank=5) if counted and has_values else MEDIAN,
