@@ -59,22 +59,13 @@ def is_whole(kept: Ceilings, machine: Machine) -> bool:
     return kept.complete and {"cpu", *models} <= known and not late
 
 
-def merged(
-    old: Ceilings | None,
-    new: Ceilings,
-    measured: Collection[tuple[str, str]],
-    keep_better: Collection[str] = (),
-) -> Ceilings:
-    """`new`, with missing values from `old`, and in the fields `keep_better` the better of both.
-
-    Reasons of `old` go for what was `measured` now, by device and name.
-    """
+def merged(old: Ceilings | None, new: Ceilings, keep_better: Collection[str] = ()) -> Ceilings:
+    """`new`, with missing values from `old`, and in the fields `keep_better` the better of both."""
     if old is None:
         return new
     known = {device.device: device for device in old.devices}
     devices = [
-        _filled(device, known.pop(device.device, device), measured, keep_better)
-        for device in new.devices
+        _filled(device, known.pop(device.device, device), keep_better) for device in new.devices
     ]
     devices = sorted([*devices, *known.values()], key=lambda device: device.device != "cpu")
     return msgspec.structs.replace(
@@ -90,17 +81,11 @@ def _values(devices: list[DeviceCeilings]) -> list[DeviceCeilings]:
 
 
 def _filled(
-    new: DeviceCeilings,
-    old: DeviceCeilings,
-    measured: Collection[tuple[str, str]],
-    keep_better: Collection[str],
+    new: DeviceCeilings, old: DeviceCeilings, keep_better: Collection[str]
 ) -> DeviceCeilings:
     fields = msgspec.to_builtins(old)
-    fields["unavailable"] = {
-        name: why
-        for name, why in old.unavailable.items()
-        if why != LATE and (new.device, name) not in measured
-    }
+    reasons = fields["unavailable"].items()
+    fields["unavailable"] = {name: why for name, why in reasons if why != LATE}
     for name, value in msgspec.to_builtins(new).items():
         kept = fields[name]
         if isinstance(value, dict):

@@ -120,9 +120,15 @@ def _field(case: Case) -> str:
     return case.precision if case.workload == PRODUCT else case.id.partition("/")[0]
 
 
-def _measured(report: Report) -> set[tuple[str, str]]:
-    """The device and field of each ceiling that a run measured."""
-    return {(c.case.device, _field(c.case)) for c in report.candidates.values() if c.is_valid}
+def _without_answered(kept: Ceilings | None, report: Report) -> Ceilings | None:
+    """`kept`, without its reasons for the absence of what this run has measured."""
+    measured = {(c.case.device, _field(c.case)) for c in report.candidates.values() if c.is_valid}
+    devices = []
+    for device in kept.devices if kept else ():
+        reasons = device.unavailable.items()
+        still = {field: why for field, why in reasons if (device.device, field) not in measured}
+        devices.append(msgspec.structs.replace(device, unavailable=still))
+    return kept and msgspec.structs.replace(kept, devices=devices)
 
 
 def _is_known(case: Case, kept: Ceilings) -> bool:
@@ -184,7 +190,7 @@ def kept_or_measured(
     found = of_report(aside, fingerprint, complete=False, without=late)
     if found is None:
         return kept
-    found = ceiling_store.merged(kept, found, _measured(aside))
+    found = ceiling_store.merged(_without_answered(kept, aside), found)
     disturbed = any(warning.code not in LASTING for warning in aside.warnings)
     if not disturbed and not request.threads:  # fewer threads do not reach the machine's ceiling
         ceiling_store.save(found)
@@ -247,7 +253,8 @@ def measured_or_raised(fingerprint: str, context: RunContext) -> Ceilings | None
         if not request.threads:
             raising = disturbed if request.again else FIELDS
             keep_better = [field for row in raising for field in FIELDS[row]]
-            lasting = known = ceiling_store.merged(kept, known, _measured(report), keep_better)
+            before = _without_answered(kept, report)
+            lasting = known = ceiling_store.merged(before, known, keep_better)
     if lasting is not None and lasting != kept:
         ceiling_store.save(lasting)
     return None if known == report.ceilings else known
