@@ -20,7 +20,7 @@ MEMORY_MARKS = (
     "CUDA_ERROR_OUT_OF_MEMORY",  # Numba
 )
 MEMORY_TYPES = ("OutOfMemory", "ResourceExhausted")  # torch and CuPy, TensorFlow
-_STYLES = re.compile(r"\x1b\[[\d;]*m")  # torch prints parts of some messages in bold
+STYLES = re.compile(r"\x1b\[[\d;]*m")  # colours, and what torch prints in bold
 # The process cannot use its GPU any more.
 FATAL_MARKS = (
     "CUDA error",
@@ -90,7 +90,7 @@ def first_line(error: BaseException) -> str:
         line = f"{line} {others[0].strip()}".rstrip()
     if not line and isinstance(error, AssertionError) and error.__traceback__:
         line = traceback.extract_tb(error.__traceback__)[-1].line or ""
-    line = _STYLES.sub("", _MEMORY_DETAILS.sub("", line)).rstrip()
+    line = STYLES.sub("", _MEMORY_DETAILS.sub("", line)).rstrip()
     return shown(f"{type(error).__name__}: {line}" if line else type(error).__name__, LONGEST)
 
 

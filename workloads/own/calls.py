@@ -140,7 +140,7 @@ class Run:
     optimizers: list[Any] = field(default_factory=list)  # those that made a step, or exist if cut
     failure: Any = None  # the WorkloadError that says how it failed
     backwards: int = 0  # backward passes
-    updates: int = 0  # steps of optimizers
+    updates: Counter[int] = field(default_factory=Counter)  # steps by the id of the optimizer
     # Name of a module and "Class.method" that called it: whether that class is the larger module.
     _callers: dict[tuple[str, str], bool] = field(default_factory=dict)
     _thread: threading.local = field(default_factory=threading.local)
@@ -216,9 +216,10 @@ class Run:
     def passes(self) -> list[str]:
         """A note if it makes more backward passes than optimizer steps: it accumulates gradients,
         or trains two modules against each other."""
-        if not self.optimizers or self.backwards < 1.2 * self.updates + 1:
+        steps = max(self.updates.values(), default=0)  # two optimizers may share a backward pass
+        if not self.optimizers or self.backwards < 1.2 * steps + 1:
             return []
-        each = f"{self.backwards / self.updates:.2g}" if self.updates else f"over {self.backwards}"
+        each = f"{self.backwards / steps:.2g}" if steps else f"over {self.backwards}"
         made = f"the script makes {each} backward passes per optimizer step"
         return [f"{made}; a raced step makes one"]
 
@@ -229,7 +230,7 @@ class Run:
 
     def _note_step(self, optimizer: Any, *_: object) -> None:
         self._stop_following()
-        self.updates += 1
+        self.updates[id(optimizer)] += 1
         if optimizer not in self.optimizers:  # they compare by identity
             self.optimizers.append(optimizer)
 

@@ -16,6 +16,7 @@ from workbench.contract import Accuracy, Case, Task, WorkloadError
 from workbench.process import children
 from workbench.process.children import MOST_LOGGED, empty_if_long, ending, log_tail
 from workbench.worker.code import ASSIGNMENT, Code, command_words, placeholders
+from workbench.worker.failures import STYLES
 from workbench.worker.serve import LOG
 
 LARGEST_BYTES = 1 << 24  # for a file that is hashed by its content
@@ -89,7 +90,7 @@ class CommandTask(Task):
         return bool(rest) and self._matches(rest)
 
     def _matches(self, line: bytes) -> bool:
-        text = line.decode(errors="replace")
+        text = STYLES.sub("", line.decode(errors="replace"))
         return self._until is not None and self._until.search(text) is not None
 
     def restore(self) -> None:

@@ -186,6 +186,8 @@ def examine(code: Code, subject: Subject, misfit: str = "") -> dict[str, Any]:
         found = f"its optimizer is a {type(own).__name__}, neither a function nor one of torch's"
         found = lacks.format("optimizer") if own is None else parts.no_optimizer or found
         notes.append(f"{found}, {NO_OPTIMIZER}")
+        if own is not None:  # nothing is known about the user's own
+            impossible["fused"] = "its own optimizer does not race"
     if len(getattr(own, "param_groups", ())) > 1:
         notes.append(ONE_GROUP)
     if parts.data is None:

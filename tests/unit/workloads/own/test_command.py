@@ -121,6 +121,11 @@ def test_a_line_counts_when_its_carriage_return_comes(task_of) -> None:
     task.step()  # the next line would come in a minute
 
 
+def test_colours_in_a_line_do_not_count(task_of) -> None:
+    task = task_of(r"""-c 'print("\x1b[1;32mstep\x1b[0m 3")'""", until="^step 3$")
+    task.step()
+
+
 def test_the_beginning_of_a_line_does_not_count(task_of, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "PIPE_BYTES", len("epoch 1"))
     task = task_of("-c \"print('epoch 10')\"", until="epoch 1$")

@@ -329,13 +329,13 @@ def test_a_part_of_a_module_is_not_taken_for_the_whole(monkeypatch: Any, tmp_pat
 )
 def test_accumulated_gradients_are_noted(every: int, stop: int, noted: list[str]) -> None:
     ran, net = Run(), nn.Linear(5, 1)
-    optimizer = torch.optim.SGD(net.parameters())
+    optimizers = [torch.optim.SGD([weight]) for weight in net.parameters()]
     with ran.watched(60.0):
         for number in range(1, stop + 1):
             net(torch.ones(4, 5)).sum().backward()
-            if number % every == 0:
-                optimizer.step()
-    ran.optimizers = [optimizer]  # as where it is cut before its first step
+            for each in optimizers if number % every == 0 else ():
+                each.step()
+    ran.optimizers = optimizers  # as where it is cut before its first step
     start = "the script makes "
     assert [each.partition(" passes")[0] for each in ran.passes] == [start + x for x in noted]
 

@@ -337,8 +337,10 @@ def test_a_script_whose_optimizer_needs_a_closure_is_trained_with_another(tmp_pa
     code = replace(code_in(tmp_path), target="train.py")
     assert handing_over.hand_over(script.choose(ran), ran, code) is None
     one = Subject(code, *handing_over.received(code))
-    notes = training.examine(code, one)["notes"]
-    assert f"its optimizer LBFGS needs a closure for each step, {training.NO_OPTIMIZER}" in notes
+    facts = training.examine(code, one)
+    note = f"its optimizer LBFGS needs a closure for each step, {training.NO_OPTIMIZER}"
+    assert note in facts["notes"]
+    assert facts["impossible"] == {"fused": "its own optimizer does not race"}
     assert type(TrainingParts(one).optimiser(one.module)) is torch.optim.AdamW
 
 
