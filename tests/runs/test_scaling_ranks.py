@@ -187,7 +187,7 @@ def test_a_profile_is_that_of_rank_0_and_holds_no_other_up(pair) -> None:
 
 def test_a_training_frozen_during_a_step_goes_on(pair) -> None:
     task = pair[0]
-    ranks = [rank.child.process.pid for rank in task.group.ranks]
+    ranks = [rank.channel.process.pid for rank in task.group.ranks]
     stop(ranks)
     for _ in range(5):
         task.step()
@@ -199,7 +199,7 @@ def test_a_training_frozen_during_a_step_goes_on(pair) -> None:
 @pytest.mark.usefixtures("own_ranks")
 def test_a_rank_that_dies_is_named_with_its_log_and_takes_the_others_along() -> None:
     task = SCALING.prepare(case_of(2), Setup(seed=1))
-    child = task.group.ranks[1].child
+    child = task.group.ranks[1].channel
     child._log.write(b"the last words\n")
     child._log.flush()
     os.kill(child.process.pid, signal.SIGKILL)
