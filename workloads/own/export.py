@@ -125,8 +125,7 @@ def _write(
 def _checked(file: Path, own: Example, reference: Reference) -> list[str]:
     """The inputs that the graph uses; WorkloadError unless ONNX Runtime agrees with torch."""
     session = cpu_session(file)
-    if not (used := [port.name for port in session.get_inputs()]):
-        raise WorkloadError("its graph reads none of its inputs", code="wrong_result")
+    used = [port.name for port in session.get_inputs()]
     feeds = dict(zip(used, _given(own, used), strict=True))
     names = _outputs(reference)
     found = agreement.compare(names, [agreement.answer(session, names, feeds)], [reference.outputs])

@@ -66,11 +66,15 @@ def hand_over(chosen: Called, ran: Run, code: Code) -> str | None:
     Its weights are those at the end of the script.  Classes of `__main__` travel by value, others
     by name.  Returns why it cannot be handed over, or None.
     """
+    from torch.nn.utils.parametrize import is_parametrized
+
     folder = Path(code.folder)
     homes = [home for home in _homes(chosen.module) if home not in (*sys.path, *ran.paths)]
     (folder / PATHS).write_text(json.dumps([*ran.paths, *homes]))
     try:
         handed, pickler = given(chosen, ran, code), cloudpickle(code)
+        for kind in {type(each) for each in filter(is_parametrized, chosen.module.modules())}:
+            del kind.__getstate__  # torch's refuses, as others cannot pickle such a class
         loader = vars(handed[2]).pop("loader", None)
         try:
             with (folder / DATA).open("wb") as file:

@@ -264,6 +264,8 @@ class TrainingParts:
         data = self.dataset()
         settings = {"num_workers": workers, "pin_memory": pin, "collate_fn": self.collate}
         settings["worker_init_fn"] = self.worker_init
+        if workers and self.subject.code.is_script:  # no new process could import its classes
+            settings["multiprocessing_context"] = "fork"
         if isinstance(data, IterableDataset):
             return DataLoader(data, size, drop_last=True, **settings)
         if not len(data):

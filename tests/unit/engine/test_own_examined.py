@@ -8,6 +8,7 @@ import pytest
 from simulated_own import DIED, FACTS, SimulatedOwn, raced
 from simulated_run import IMPORT_S
 
+from workbench.engine import own_code
 from workbench.planning.questions import OwnQuestion
 from workbench.planning.usage import UsageError
 from workbench.pool.pool import HINTS, WorkerFailed
@@ -104,6 +105,18 @@ def test_a_module_of_a_script_may_need_a_gpu_too_once_the_script_has_run(
     Path("train.py").touch()
     raced(Scripted, gpu=True, own=OwnQuestion("torch", "train.py"))
     assert OnGpus.places == ["cpu", "cuda:0"][: 1 + has_run]
+
+
+@pytest.mark.parametrize(
+    ("precision", "is_slow"), [("fp32", False), ("bf16", False), ("fp16", True)]
+)
+def test_weights_that_the_cpu_computes_slowly_are_noted(
+    precision: str, is_slow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_code, "native", lambda name, _: name == "bf16")
+    asked = {"modes": ("plain",), "backends": ("torch",)}
+    notes = Report.of(raced(facts={"precision": precision}, **asked)).code.facts.notes
+    assert any("its weights are FP16" in note for note in notes) == is_slow
 
 
 def test_a_batch_that_may_be_none_is_noted() -> None:

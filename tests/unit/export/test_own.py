@@ -1,5 +1,7 @@
 """The text, log and document of a run of own code; test_golden.py keeps the wording."""
 
+import dataclasses
+
 import own_runs
 import pytest
 from msgspec.structs import replace
@@ -103,6 +105,16 @@ def test_the_stage_names_what_is_built_and_the_batch_that_races() -> None:
 @pytest.mark.parametrize(("worst", "said"), [(0.01, ""), (0.02, ", worst sample 1 (2.00%)")])
 def test_of_a_single_sample_none_is_the_worst(worst: float, said: str) -> None:
     assert output_text(OutputAccuracy("mask", 0.01, None, None, 0, worst)) == f"error 1.00%{said}"
+
+
+def test_of_many_outputs_the_worst_are_listed() -> None:
+    report = Report.of(RUNS["net"])
+    errors = [OutputAccuracy(f"out{n}", n / 1e4, None, None, 0, n / 1e4) for n in range(10)]
+    pick = report.subject_row.picked
+    pick.accuracy = dataclasses.replace(pick.accuracy, outputs=errors)
+    text = run_text(report)
+    assert "out9  error 0.09%" in text and "out1 " not in text
+    assert "2 more, with no larger error" in text
 
 
 def test_of_many_inputs_the_first_are_listed() -> None:

@@ -1,6 +1,7 @@
 """A user's model or code: what to ship or how to run it, why, where the time goes, and the code."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import nlargest
 
 from ...advisor import subject
 from ...advisor.comparison import better, worse
@@ -25,6 +26,7 @@ from .words import bar
 
 TIMES = "Where the time of one run goes"
 RACED = "a whole run, raced"
+MOST_OUTPUTS = 8  # those with the largest errors are listed
 
 
 def head_lines(run: RunView, width: int, *, roomy: bool, title: str = "") -> list[Text]:
@@ -284,7 +286,10 @@ def _outputs(chosen: Candidate | None, report: Report) -> tuple[str, list[Fact]]
         return "", []
     if chosen is None and report.model and is_as_given(candidate.case, report.model.facts):
         return "", []
-    facts = [fact(each.name, output_text(each)) for each in accuracy.outputs]
+    worst = nlargest(MOST_OUTPUTS, accuracy.outputs, key=lambda each: each.relative_error)
+    facts = [fact(each.name, output_text(each)) for each in accuracy.outputs if each in worst]
+    if (more := len(accuracy.outputs) - len(facts)) > 0:
+        facts.append(fact("", f"{more} more, with no larger error", "dim"))
     facts.append(fact("", f"compared with {accuracy.reference}", "dim"))
     return f"Outputs of {short_name(candidate.case)}", facts
 

@@ -1,5 +1,6 @@
 """The DataLoader of a script, found by the batches that its module gets."""
 
+import multiprocessing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,15 @@ def test_batches_of_a_script_are_those_of_its_loader_in_any_size(
     assert len(inputs) == 6 and not torch.equal(inputs, others)
     assert shape is None or list(first.args[-1][0].shape) == shape
     assert parts.loss_on(one.copy(), first).isfinite()
+
+
+def test_loader_processes_know_the_classes_of_a_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = handed(tmp_path, nn.Linear(3, 2), DataLoader(Numbers(), 4), by_position)
+    monkeypatch.setattr(multiprocessing, "get_start_method", lambda **_: "spawn")
+    loader = TrainingParts(one)._loader(4, 2, False)
+    assert loader.multiprocessing_context.get_start_method() == "fork"
 
 
 def read_ahead(loader: Any) -> Any:
