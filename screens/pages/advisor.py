@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
@@ -76,7 +77,7 @@ class AdvisorScreen(ViewScreen):
         self._draw_answer()
         self.draw_now(session)
 
-    def on_screen_resume(self) -> None:
+    def on_screen_resume(self, event: events.ScreenResume) -> None:
         """Follow the race again if another screen has gone back to the live row."""
         if self.is_mounted and self.session.looked_at is None:
             self.query_one(Table).is_led = True
