@@ -19,6 +19,7 @@ from ..widgets.filter import FilterBar
 from ..widgets.pane import Pane
 from ..widgets.table import Table
 from .base import FILTER, ROOMY_HEIGHT, ViewScreen, nothing_yet
+from .detail import DetailScreen
 
 SIDE_BY_SIDE = 180
 
@@ -111,7 +112,7 @@ class AdvisorScreen(ViewScreen):
         if message.key not in self.session.report.rows:
             return  # the engine has not announced it yet
         verdict = self.session.report.rows[message.key].verdict
-        self.show_details(message.key, verdict.pick if verdict else None)
+        self.app.push_screen(DetailScreen(message.key, verdict.pick if verdict else None))
 
     @property
     def is_away(self) -> bool:
