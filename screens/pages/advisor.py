@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
@@ -17,6 +18,7 @@ from ..widgets.filter import FilterBar
 from ..widgets.pane import Pane
 from ..widgets.table import Table
 from .base import FILTER, ROOMY_HEIGHT, ViewScreen, nothing_yet
+from .detail import DetailScreen
 
 SIDE_BY_SIDE = 180
 
@@ -75,7 +77,7 @@ class AdvisorScreen(ViewScreen):
         self._draw_answer()
         self.draw_now(session)
 
-    def on_screen_resume(self) -> None:
+    def on_screen_resume(self, event: events.ScreenResume) -> None:
         """Follow the race again if another screen has gone back to the live row."""
         if self.is_mounted and self.session.looked_at is None:
             self.query_one(Table).is_led = True
@@ -109,7 +111,7 @@ class AdvisorScreen(ViewScreen):
         if message.key not in self.session.report.rows:
             return  # the engine has not announced it yet
         verdict = self.session.report.rows[message.key].verdict
-        self.show_details(message.key, verdict.pick if verdict else None)
+        self.app.push_screen(DetailScreen(message.key, verdict.pick if verdict else None))
 
     @property
     def is_away(self) -> bool:

@@ -199,11 +199,6 @@ class ViewScreen(Screen[None]):
         for pane in self.query(Pane):
             pane.scroll_relative(y=pages * max(1, pane.size.height - 1), animate=False)
 
-    def show_details(self, scenario: str, case_id: str | None) -> None:
-        from .detail import DetailScreen  # it would delay the first picture
-
-        self.app.push_screen(DetailScreen(scenario, case_id))
-
     def command(self) -> str | None:
         """The text that `c` copies: the command that reproduces the selected row."""
         return self.row.plan.reproduce or None if self.row is not None else None

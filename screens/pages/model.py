@@ -27,6 +27,7 @@ from ..widgets.drawn import Drawn
 from ..widgets.pane import Pane
 from ..widgets.table import Table
 from .base import ROOMY_HEIGHT, ViewScreen
+from .detail import DetailScreen
 
 QUESTION = "Which variant of your model should you ship?"
 HERE = "Open a file below to race its variants. "
@@ -131,7 +132,7 @@ class ModelScreen(ViewScreen):
             app = cast(Any, self.app)
             app.action_new(app.request_for(model=ModelQuestion(message.key)))
         elif row is not None:
-            self.show_details(row.plan.scenario, message.key)
+            self.app.push_screen(DetailScreen(row.plan.scenario, message.key))
 
     def command(self) -> str | None:
         """The code if there is any, otherwise the command that reproduces the run."""

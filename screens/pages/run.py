@@ -22,6 +22,7 @@ from ..widgets.drawn import Drawn
 from ..widgets.filter import FilterBar
 from ..widgets.table import Table
 from .base import FILTER, nothing_yet
+from .detail import DetailScreen
 from .row import RowScreen
 
 LINES_AROUND_LOSS = 15
@@ -154,4 +155,4 @@ class RunScreen(RowScreen):
     def on_table_selected(self, message: Table.Selected) -> None:
         row = self.row
         if row is not None:
-            self.show_details(row.plan.scenario, message.key)
+            self.app.push_screen(DetailScreen(row.plan.scenario, message.key))

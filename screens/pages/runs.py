@@ -5,7 +5,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
-from textual import work
+from textual import events, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
@@ -73,7 +73,7 @@ class RunsScreen(ViewScreen):
         with Pane(id="run-pane", can_focus=False):
             yield Drawn(id="run-detail")
 
-    def on_screen_resume(self) -> None:
+    def on_screen_resume(self, event: events.ScreenResume) -> None:
         if self.is_current and not self._seen and not self.session.going:  # it would disturb a run
             self._refresh_index()
 
