@@ -32,6 +32,7 @@ from workbench.machine.host.isa import native
 from workbench.planning.cases import useful_thread_counts
 from workbench.planning.questions import MAX_ERROR
 from workbench.records.model import ModelFacts
+from workbench.worker.quiet import wait_until_quiet
 from workbench.worker.recipe import CALIBRATIONS, ORIGINAL, Recipe
 from workbench.worker.session_options import BFLOAT, OPENVINO
 from workloads._shared.session import open_session
@@ -120,6 +121,7 @@ def times(runners: dict[str, Any], rounds: int) -> dict[str, float]:
         names = list(runners) if number % 2 == 0 else list(reversed(runners))
         for name in names:
             step, block = runners[name], []
+            wait_until_quiet()  # threads of the session before may still spin
             step(), step()
             until = time.perf_counter() + BLOCK_S
             while time.perf_counter() < until or len(block) < 3:

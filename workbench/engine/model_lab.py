@@ -197,7 +197,7 @@ def weak_evidence(facts: ModelFacts, pick: Candidate) -> str | None:
     elif why is None and facts.needed_inputs is None:
         return "no number of inputs can promise an agreement of 100% on unseen ones"
     elif why is None:
-        how = f"the {facts.samples} inputs that also calibrated it"
-        how = how if facts.same_samples else f"only {units.counted(facts.samples, 'input')}"
+        how = units.counted(facts.samples, "input")
+        how = f"the {how} that also calibrated it" if facts.same_samples else f"only {how}"
         why = f"it was checked on {how}; pass at least {facts.needed_inputs} samples"
     return f"nothing is promised about its error on unseen inputs: {why}"

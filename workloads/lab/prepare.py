@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.contract import WorkloadError
-from workbench.worker.libraries import onnx
+from workbench.worker.libraries import onnx, quantization
 from workbench.worker.session_options import UNOPTIMISED
 
 from .._shared import quantisation
@@ -85,6 +85,8 @@ def _simplified(model: Any) -> Any:
     changed.ir_version = max(4, changed.ir_version)  # below 4, every initialiser is an input too
     _rename(changed)
     _complete_types(changed)
+    # Without this mark the quantiser writes the model to a file and infers them for each variant.
+    quantization.quant_utils.add_infer_metadata(changed)
     return changed
 
 

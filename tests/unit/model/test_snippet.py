@@ -91,6 +91,10 @@ def test_whatever_a_model_calls_its_inputs_it_is_python() -> None:
             "the 2 inputs that also calibrated it; pass at least 50 samples",
         ),
         (
+            {"inputs_from": "d.npz", "samples": 1, "same_samples": True, "needed_inputs": 50},
+            "the 1 input that also calibrated it; pass",
+        ),
+        (
             {"inputs_from": "d.npz", "samples": 24, "needed_inputs": 50},
             "only 24 inputs; pass at least 50 samples",
         ),

@@ -20,6 +20,7 @@ from lab_models import (
     transformer,
 )
 from onnx_models import port
+from onnxruntime.quantization import base_quantizer, qdq_quantizer, quant_utils
 
 from workbench.contract import WorkloadError
 from workbench.worker.recipe import CALIBRATIONS, Recipe
@@ -166,6 +167,41 @@ def test_the_tensors_with_a_mask_alone_stay_in_fp32(scope, masked, calibration, 
     made = build(tmp_path, replace(STATIC, scope=scope, calibration=calibration))
     assert made["coverage"] == 1.0
     assert error_of(made["file"], tmp_path) < 0.15
+
+
+def test_types_are_inferred_once_for_all_static_variants(tmp_path: Path, monkeypatch) -> None:
+    prepared(convolutional(), tmp_path, IMAGES)
+    inferred = Mock(wraps=base_quantizer.save_and_reload_model_with_shape_infer)
+    monkeypatch.setattr(base_quantizer, "save_and_reload_model_with_shape_infer", inferred)
+    assert build(tmp_path, STATIC)["coverage"] == 1.0
+    assert not inferred.called
+
+
+@pytest.mark.parametrize("reduce_range", [False, True])
+@pytest.mark.parametrize(("made", "shape"), [(convolutional, IMAGES), (transformer, TOKENS)])
+def test_channels_have_the_scales_and_weights_of_onnx_runtime(
+    made, shape, reduce_range, tmp_path, monkeypatch
+) -> None:
+    model = made()
+    weight = onnx.numpy_helper.to_array(model.graph.initializer[0]).copy()
+    weight[0], weight[:, 0] = 0, 0  # channels without a range
+    model.graph.initializer[0].raw_data = weight.tobytes()
+    prepared(model, tmp_path, shape)
+    recipe = replace(STATIC, per_channel=True, reduce_range=reduce_range)
+    scaled = Mock(wraps=qdq_quantizer.compute_data_quant_params)
+    monkeypatch.setattr(qdq_quantizer, "compute_data_quant_params", scaled)
+    together = Path(build(tmp_path, recipe)["file"]).read_bytes()
+    assert not scaled.called  # once for each channel in ONNX Runtime's own loop
+    monkeypatch.setattr(quantisation, "_quantiser", lambda: qdq_quantizer.QDQQuantizer)
+    one_by_one = quant_utils.quantize_onnx_initializer
+    monkeypatch.setattr(qdq_quantizer, "quantize_onnx_initializer", one_by_one)
+    assert Path(build(tmp_path, recipe)["file"]).read_bytes() == together
+    assert scaled.called
+
+
+def test_an_older_quantiser_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(qdq_quantizer, "quantize_onnx_initializer")  # new in 1.21
+    assert quantisation._quantiser.__wrapped__() is qdq_quantizer.QDQQuantizer
 
 
 def test_a_weight_whose_name_the_quantiser_uses_keeps_its_values(tmp_path: Path) -> None:
