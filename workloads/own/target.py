@@ -38,9 +38,13 @@ _OTHERS = (
     site.getusersitepackages(),
 )
 _PACKAGES = {"site-packages", "dist-packages"}  # also those outside a virtual environment
-# A message of torch for a module that keeps a tensor of the step before, such as a hidden state.
-KEEPS_GRAPH = "backward through the graph a second time"
-DETACH = "it keeps a state between steps: let its forward detach() or renew that"
+REMEDIES = (  # for messages of torch in a training step
+    (
+        "backward through the graph a second time",
+        "it keeps a state between steps: let its forward detach() or renew that",
+    ),
+    ("does not support sparse gradients", "define an optimizer that does, such as SGD or Adagrad"),
+)
 GUARD = "put what only a script does under `if __name__ == '__main__':`"
 HIDING = tuple(kind.hidden_by for kind in DEVICE_KINDS.values() if kind.hidden_by)
 _ignored: set[str] = set()  # variables of HIDING that the user's code set in vain
@@ -156,8 +160,8 @@ def user_errors(what: str, hint: str | None = None) -> Iterator[None]:
         if is_out_of_memory(error):
             raise WorkloadError(first_line(error), code="no_memory", hint=MEMORY_HINT) from error
         text = f"{what}: {in_one_line(error)}"
-        hint = DETACH if hint is None and KEEPS_GRAPH in text else hint
-        raise WorkloadError(text, code="user_code", hint=hint) from error
+        remedies = (remedy for mark, remedy in REMEDIES if mark in text)
+        raise WorkloadError(text, code="user_code", hint=hint or next(remedies, None)) from error
 
 
 @contextmanager

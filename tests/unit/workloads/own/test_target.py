@@ -7,6 +7,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+import torch
 from checking import fails_with
 
 from workbench.contract import WorkloadError
@@ -89,6 +90,13 @@ def test_errors_of_the_users_code_have_a_code(error: BaseException, code: str) -
         raise error
     assert caught.value.code == code
     assert "second" not in str(caught.value)
+
+
+def test_an_optimizer_that_takes_no_sparse_gradients_has_a_remedy() -> None:
+    table = torch.nn.Embedding(3, 2, sparse=True)
+    table(torch.tensor([0])).sum().backward()
+    with fails_with("user_code", "sparse gradients", hint="Adagrad"), user_errors("net:build"):
+        torch.optim.AdamW(table.parameters()).step()
 
 
 @pytest.mark.parametrize(
