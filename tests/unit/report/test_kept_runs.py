@@ -45,7 +45,7 @@ def expected(name: str) -> Any:
     if (code := document.get("code")) is not None:
         code["facts"] |= {"passes_device": False, "named": False, "threads": None}
         code["facts"] |= {"trains": False, "lingers": False, "of_one_size": False}
-        code["facts"] |= {"compiled": False, "graph": False}
+        code["facts"] |= {"compiled": False, "graph": False, "calls": 1, "returns_changes": False}
         for module in code["facts"]["modules"]:
             module |= {"altered": False, "sizes": 0}
     if (model := document.get("model")) is not None:
