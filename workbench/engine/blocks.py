@@ -23,8 +23,6 @@ from .preparation import Preparation, PreparedCase
 from .schedule import RowTime, least_samples
 
 HUNG = "the GPU or its driver may hang: read `dmesg | grep -iE 'nvrm|xid'`, or raise --budget"
-# The longest lead-in of a first turn whose warm-up was too short for two windows to agree.
-SETTLE_S = 0.2
 ATTEMPTS = 3  # to measure a block without a pause or a suspend in it
 
 
@@ -86,15 +84,11 @@ class BlockRunner:
         if fresh is None:
             return False
         prepared.step_s, prepared.iterations = fresh.step_s, fresh.iterations
-        prepared.is_steady = fresh.is_steady
         return True
 
     def _ask_block(self, prepared: PreparedCase, racing: Collection[PreparedCase]) -> Block | None:
         """A block that no pause or suspend interrupted; None if every attempt was interrupted."""
         context, case = self._context, prepared.case
-        settle_s = kind_of(case.device).settle_s
-        if not prepared.is_steady:
-            settle_s = max(settle_s, SETTLE_S)
         for _ in range(ATTEMPTS):
             with context.overhead.measuring(), mean_power_w(case.device) as power_w:
                 answer = context.pool.ask(
@@ -105,7 +99,7 @@ class BlockRunner:
                     case=case.id,
                     seconds=self._time.block_s(racing),
                     min_samples=least_samples(self._plan.scenario, prepared.sample_s),
-                    settle_s=settle_s,
+                    settle_s=kind_of(case.device).settle_s,
                 )
             result = answer.result
             if not answer.interrupted and not result.gap:
@@ -123,9 +117,7 @@ class BlockRunner:
         context, case = self._context, prepared.case
         prepared.step_s = stats.median(result.samples_s)
         untimed_s = sum(result.lead_in_s) * prepared.iterations
-        if prepared.is_steady:  # later turns have shorter lead-ins than one that had to settle
-            prepared.lead_in_s = untimed_s + len(result.lead_in_s) * prepared.restore_s
-        prepared.is_steady = True
+        prepared.lead_in_s = untimed_s + len(result.lead_in_s) * prepared.restore_s
         timed, turn_s = (result.settled_s, result.ended_s), result.ended_s - result.began_s
         context.telemetry.measured(case.id, case.device, *timed, turn_s=turn_s)
         speed = context.speed(case.device)

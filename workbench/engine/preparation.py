@@ -58,7 +58,6 @@ class PreparedCase:
     key: WorkerKey
     step_s: float = 0.0
     iterations: int = 1  # steps per sample
-    is_steady: bool = True  # whether its warm-up, or its first turn's lead-in, was long enough
     restore_s: float = 0.0  # untimed before each sample, to restore inputs that a call changes
     lead_in_s: float | None = None  # length of the last turn's lead-in; None before the first turn
     deferred: Reason | None = None  # why it would have left the race if it were not protected
@@ -262,8 +261,7 @@ class Preparation:
             call_overhead_s=loaded.call_overhead_s / speed,
         )
         if accuracy.passed:
-            step_s, restore_s = warmed.step_s, warmed.restore_s
-            return PreparedCase(case, key, step_s, warmed.iterations, warmed.steady, restore_s)
+            return PreparedCase(case, key, warmed.step_s, warmed.iterations, warmed.restore_s)
         text = f"its {accuracy.metric.replace('_', ' ')} is {accuracy.value:.3g}, "
         text += f"the limit is {accuracy.limit:.3g} (against {accuracy.reference})"
         self.finish(case, "failed", Reason("wrong_result", text, DISTRUST))

@@ -18,7 +18,7 @@ from fakes import (
 )
 
 from workbench.advisor.verdict import decide
-from workbench.engine.blocks import HUNG, SETTLE_S
+from workbench.engine.blocks import HUNG
 from workbench.engine.race import REFERENCE_ROUNDS
 from workbench.engine.workers import NO_TURN, worker_key
 from workbench.planning.request import Request
@@ -75,23 +75,6 @@ def test_reference_only_precisions_get_no_turn_that_the_decision_needs() -> None
     assert report.candidates[fp64.id].reason == NO_TURN
     alone, _, _ = run_race({fp64: 1.0})  # all that was asked for
     assert len(rounds_of(alone, fp64)) >= 3
-
-
-class ColdAtFirst(FakePool):
-    """A pool whose warm-ups of one case end before two windows agree."""
-
-    def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
-        answer = super().prepare(request)
-        answer["warmup"]["steady"] = request["case"] != CPU_A
-        return answer
-
-
-def test_a_first_turn_settles_where_the_warm_up_was_too_short() -> None:
-    _, _, pool = run_race({CPU_A: 0.01, CPU_B: 0.01}, pool_type=ColdAtFirst)
-    blocks = [request for _, request in pool.asked if request["op"] == "block"]
-    settled = {c: [b["settle_s"] for b in blocks if b["case"] == c.id] for c in (CPU_A, CPU_B)}
-    assert settled[CPU_A][:2] == [SETTLE_S, 0.0]
-    assert set(settled[CPU_B]) == {0.0}
 
 
 class Undecided(FakePool):
