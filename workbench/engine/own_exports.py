@@ -70,8 +70,8 @@ class Exports:
     """The exported forms of one module; why others are missing is in `left_out`."""
 
     code: Code
-    batches: Sequence[int | None]  # of the rows; the first is that of `scenario`
-    scenario: Scenario  # of the first row
+    batches: Sequence[int | None]  # one for each row; the first is that of `scenario`
+    scenario: Scenario  # the first row's
     space: ways.Space
     context: RunContext
     backends: tuple[str, ...] = ("onnxruntime",)  # libraries that run the exported model
@@ -83,7 +83,7 @@ class Exports:
     _graph: GraphBreaks | None = None  # None until it is probed
     _uncompilable: str = ""  # why torch.compile cannot help
     late: set[str] = field(default_factory=set)  # keys of `left_out` that only lacked time
-    _end_s: float = 0.0  # of the row that is searched, on the run's clock
+    _end_s: float = 0.0  # when the row that is searched ends, on the run's clock
     _search: VariantSearch | None = None  # once the lab has prepared the exported model
 
     def allow(self, left_s: float) -> None:

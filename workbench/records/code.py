@@ -65,7 +65,7 @@ class CodeFacts(msgspec.Struct, frozen=True):
     data: str | None = None  # the source of a training's batches: "dataset", "loader"
     # Arguments of a training's own loss.
     loss: Literal["output", "output, batch", "output, batch[-1]"] | None = None
-    calls: int = 1  # of the module in a step of a training
+    calls: int = 1  # how often a step of a training calls the module
     impossible: dict[str, str] = {}  # mode of a training to why it is impossible
     compiled: bool = False  # the code uses torch.compile, which the race undoes
     notes: list[str] = []  # sentences about peculiarities of the code and how they are handled

@@ -15,7 +15,7 @@ class Fed(NamedTuple):
     """A batch, and what makes others; an iterator would keep its processes alive."""
 
     batch: Any
-    make: Callable[[], Any]  # see `_loader`
+    make: Callable[[], Any]  # a call of `_loader`
 
 
 def _loader(data: Any, sampler: Any, **settings: Any) -> Any:

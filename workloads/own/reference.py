@@ -60,7 +60,7 @@ class Reference:
             return f"eager differs from itself, or from float64, by {max(self.floors):.0%}"
         values = (each for each in self.outputs if each.size)
         if not any(agreement.holds_labels(each) or each.any() for each in values):
-            return "its outputs are empty or zero"  # as of a detector that finds nothing
+            return "its outputs are empty or zero"  # such as those of a detector that finds nothing
         return ""
 
     def judge(self, code: Code, precision: str, answers: Sequence[Array]) -> Accuracy:

@@ -38,7 +38,7 @@ _OTHERS = (
     site.getusersitepackages(),
 )
 _PACKAGES = {"site-packages", "dist-packages"}  # also those outside a virtual environment
-REMEDIES = (  # for messages of torch in a training step
+REMEDIES = (  # by a part of torch's message in a training step
     (
         "backward through the graph a second time",
         "it keeps a state between steps: let its forward detach() or renew that",

@@ -91,7 +91,7 @@ class _Scales(msgspec.Struct, frozen=True):
 
     across: Callable[[float], float]
     horizontal: tuple[float, float]  # lowest and highest value after `across`
-    vertical: tuple[float, float]  # of the logarithm
+    vertical: tuple[float, float]  # lowest and highest logarithm
     width: int
     height: int
 
