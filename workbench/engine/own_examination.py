@@ -24,7 +24,7 @@ BACKENDS = {TORCH: "torch", FUNCTION: "python", COMMAND: "command"}
 # Failures on the CPU after which code is examined on a GPU: its operators may be CUDA's alone.
 NOT_ON_A_CPU = ("needs_gpu", "user_code", "no_memory", "timeout", "worker_died")
 HANGS = "make it return sooner, or raise --budget"
-SLOW = "pass a smaller batch after --, or raise --budget"
+SLOW = "raise --budget, or pass a smaller batch after --"
 
 
 @dataclass

@@ -184,7 +184,7 @@ def test_a_module_gets_its_time_after_that_of_its_script(tmp_path, monkeypatch) 
     events = raced(Slow, budget_s=60, own=OwnQuestion("torch", "train.py"))
     assert calls_s == [pytest.approx(30.0)]  # as those of a module that a builder gives
     (candidate,) = Report.of(events).rows["own"].candidates
-    assert candidate.reason.hint == "pass a smaller batch after --, or raise --budget"
+    assert candidate.reason.hint == "raise --budget, or pass a smaller batch after --"
 
 
 def test_a_script_that_ran_is_not_the_part_that_takes_too_long(tmp_path, monkeypatch) -> None:
@@ -199,7 +199,7 @@ def test_a_script_that_ran_is_not_the_part_that_takes_too_long(tmp_path, monkeyp
     (candidate,) = report.rows["own"].candidates
     words = "the calls that examine its module: no answer within 9 s"
     assert candidate.reason.message == words
-    assert candidate.reason.hint == "pass a smaller batch after --, or raise --budget"
+    assert candidate.reason.hint == "raise --budget, or pass a smaller batch after --"
 
 
 def test_a_wrong_name_is_a_usage_error() -> None:
