@@ -205,6 +205,5 @@ async def test_the_answer_of_a_search_is_the_largest_batch_and_can_be_exported()
     async with opened("run-largest-batch").run_test() as pilot:
         await press(pilot, "3")
         assert "largest batch >= 512: cpu ort fp32 t2" in text(pilot)
-        assert "answer      largest batch >= 512: cpu onnxruntime fp32 t2" in text(pilot)
         assert "e: export" in text(pilot)
         assert pilot.app.check_action("export", ())

@@ -1,6 +1,5 @@
 """The commands on kept runs: list, delete, complete, compare and export them."""
 
-import dataclasses
 import os
 import shutil
 import sys
@@ -12,6 +11,7 @@ from string import ascii_uppercase
 from time import time
 
 import click
+import msgspec
 
 from .. import __version__
 from ..engine.exit_codes import BEYOND, FAILED, OK
@@ -102,7 +102,7 @@ def _show(runs: Sequence[RunSummary], *, as_json: bool) -> None:
         echo_json(RunList(**head("runs"), runs=runs))
         return
     started, *others = COLUMNS
-    started = dataclasses.replace(started, rank=5)  # disappears early, since the id contains it
+    started = msgspec.structs.replace(started, rank=5)  # disappears early, since the id contains it
     columns, width = [Column("id", "Run"), started, *others], terminal_width() or UNLIMITED
     click.echo(plain_lines(table_lines(columns, [*map(run_line, runs)], width)))
 
