@@ -12,7 +12,7 @@ for name in ("tensorflow", "keras"):
 def test_they_race_and_train_as_torch_does(cli) -> None:
     libraries = ("--backend", "tensorflow", "--backend", "keras", "--backend", "torch")
     plain = ("--mode", "plain,xla", "--threads", "1,2")
-    done = cli("run", "train_mlp_deep", *libraries, *plain, "--quick", "--budget", "60", "--json")
+    done = cli("run", "train_mlp_deep", *libraries, *plain, "--quick", "--budget", "80", "--json")
     found = {m["id"].partition("/")[2]: m for m in printed(done)["measurements"]}
     ways = ("tensorflow/fp32", "tensorflow/fp32/xla", "tensorflow/bf16", "keras/fp32", "torch/fp32")
     assert {*found} == {f"cpu/{way}/t{threads}" for way in ways for threads in (1, 2)}
