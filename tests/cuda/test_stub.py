@@ -91,7 +91,7 @@ def test_two_gpus_share_a_training(cli: Cli) -> None:
     ids=["module", "module of a GPU", "training"],
 )
 def test_own_code_is_raced_saved_and_reproduced(cli: Cli, module: Path, given: Any) -> None:
-    found = measured(cli, "advise", "--torch", *given, "--budget", "12", "--save-best", "best")
+    found = measured(cli, "advise", "--torch", *given, "--budget", "20", "--save-best", "best")
     assert any(m["case"]["device"] == "cuda:0" and m["n"] for m in found)
     command = [sys.executable, "best/reproduce.py"]
     done = subprocess.run(
