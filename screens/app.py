@@ -29,7 +29,7 @@ from .state.session import Session, can_follow
 REPAINT_S = 0.25  # at most four repaints a second, for slow connections
 TICK_S = 1.0  # the time left is redrawn even without an event
 STOP_S = 3.0  # a second `x` or `q` within it stops the run
-BUILD_S = 0.05  # between two screens that are mounted unseen
+BUILD_S = 0.05  # seconds from one screen that is mounted unseen to the next
 LONG_S = 30.0  # the end of a run that took longer is announced
 PROPOSED = re.compile(r"`(workbench (?:advise|run) [^`]+)`")  # a command in a sentence
 

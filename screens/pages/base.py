@@ -68,7 +68,7 @@ class ViewScreen(Screen[None]):
     UNUSED: tuple[str, ...] = ()  # inherited actions that no state of the screen allows
     _drawn_for: Size | None = None
     _followed: Session | None = None
-    _seen = False  # since it was last left
+    _seen = False  # whether it is shown, and was drawn for that
 
     @property
     def session(self) -> Session:

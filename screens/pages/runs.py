@@ -74,7 +74,8 @@ class RunsScreen(ViewScreen):
             yield Drawn(id="run-detail")
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
-        if self.is_current and not self._seen and not self.session.going:  # it would disturb a run
+        # Reading would disturb a run.
+        if self.is_current and not self._seen and not self.session.going:
             self._refresh_index()
 
     @work(exclusive=True)

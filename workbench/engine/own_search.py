@@ -269,7 +269,7 @@ class OwnSearch(CandidateSource):
             return []
         if len(ranked[0].blocks) < SETTLED_ROUNDS:
             return None
-        if joining := (self._vary_leader(ranked) or self._vary_compiled(ranked) or self._keep()):
+        if joining := (self._vary_leader() or self._vary_compiled() or self._keep()):
             return joining
         if self.follows or has_compiled(self.candidates):
             return None  # another candidate may take the lead
@@ -278,10 +278,10 @@ class OwnSearch(CandidateSource):
             self.extra |= {each.id for each in at_last}
         return at_last or None
 
-    def _vary_leader(self, ranked: Sequence[Candidate]) -> list[Case]:
+    def _vary_leader(self) -> list[Case]:
         """The leader and those near it with other numbers of threads, else the leader with other
         options of its library; none for compiled code."""
-        case = ranked[0].case
+        ranked, case = self._ranked, self._ranked[0].case
         if case.is_compiled:
             return []
         near = [c.case for c in ranked[:LEADERS] if c.min_s <= NEAR * ranked[0].min_s]
@@ -293,9 +293,10 @@ class OwnSearch(CandidateSource):
         self._varied.add(case.id)
         return self._new(self._exports.neighbours(case))
 
-    def _vary_compiled(self, ranked: Sequence[Candidate]) -> list[Case]:
+    def _vary_compiled(self) -> list[Case]:
         """Another number of threads or precision of the best compiled candidate, if it is near, or
         itself in a process that keeps freed memory."""
+        ranked = self._ranked
         compiled = next((c for c in ranked if c.case.is_compiled), None)
         if compiled is None or compiled.min_s > NEAR * ranked[0].min_s:
             return []

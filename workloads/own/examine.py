@@ -133,10 +133,26 @@ def _inputs(example: Example) -> dict[str, Any]:
     return {"inputs": listed, "named": bool(example.kwargs), "inputs_sha256": hash_of(example)}
 
 
+class _Changes:
+    """The inputs of a call before it."""
+
+    def __init__(self, inputs: Example) -> None:
+        self._inputs, self._tensors, self._hashes = inputs, inputs.tensors(), _hashes(inputs)
+
+    def by(self, output: Any) -> tuple[list[str], bool]:
+        """The inputs that the call changed, and whether `output` holds all that it put there."""
+        now, hashes = self._inputs.tensors(), _hashes(self._inputs)
+        known = {**self._hashes, **hashes}  # a call may add to a list or a cache
+        changed = [name for name in known if hashes.get(name) != self._hashes.get(name)]
+        made = {*map(id, tensors_of_output(output).values())}
+        made -= {*map(id, self._tensors.values())}
+        return changed, bool(changed) and all(id(now.get(name)) in made for name in changed)
+
+
 def _behaviour(subject: Subject, example: Example, notes: list[str]) -> dict[str, Any]:
     """How calls affect one another: state, changed inputs, chance; and the time of a call."""
     inputs = example.mapped(lambda tensor: tensor.clone().to(subject.code.home))
-    given, before = inputs.tensors(), _hashes(inputs)
+    changes = _Changes(inputs)
     with user_errors(subject.name):
         within, first = _guard(subject, example), subject.copy()
         began = time.perf_counter()
@@ -144,11 +160,7 @@ def _behaviour(subject: Subject, example: Example, notes: list[str]) -> dict[str
             output = first(*inputs.args, **inputs.kwargs)
             answer = list(arrays(output).values())
         first_s = time.perf_counter() - began
-        held, after = inputs.tensors(), _hashes(inputs)
-        known = {**before, **after}  # a call may add to a list or a cache
-        changed = [name for name in known if after.get(name) != before.get(name)]
-        made = {id(x) for x in tensors_of_output(output).values()} - {*map(id, given.values())}
-        returned = bool(changed) and all(id(held.get(name)) in made for name in changed)
+        changed, returned = changes.by(output)
         with suppress(Exception):  # some state shows only after a call with other inputs
             call(first, example.mapped(_other_values), within=within)
         began = time.perf_counter()

@@ -42,7 +42,8 @@ def given(chosen: Called, ran: Run, code: Code) -> tuple[Any, Any, SimpleNamespa
         for fed in reversed(chosen.fed):
             with suppress(Exception):  # its inputs are not this batch, or one of a special loader
                 parts.feed, parts.loader = feed_of(fed.batch, inputs, example), fed.make()
-        for own, _ in ran.optimizers_of(chosen)[:1]:
+        if optimizers := ran.optimizers_of(chosen):
+            own, _ = optimizers[0]
             parts.optimizer = made = copy.copy(own)  # without weights and state
             made.state, made.param_groups = {}, [{"params": []} for _ in own.param_groups]
     return module, example, parts

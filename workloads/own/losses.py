@@ -63,8 +63,8 @@ class FollowedLoss:
 
     @cached_property
     def _flattened(self) -> list[tuple[Step, list[Any], Any]]:
-        """The steps with their arguments as leaves, since timed calls need them.  They travel
-        without, since torch warns where a pickle has the structure of leaves."""
+        """The steps with their arguments as leaves, since timed calls need them.  They are not
+        pickled, since torch warns when it loads a pickled structure."""
         from torch.utils._pytree import tree_flatten
 
         return [(step, *tree_flatten(step.arguments)) for step in self.steps]
@@ -87,7 +87,7 @@ class Tape:
         self._numbers: dict[int, int] = {}  # by id
         # A module, the number of its call and the path in the output.
         self._origins: dict[int, tuple[Any, int, str]] = {}
-        self._calls: dict[int, list[Any]] = {}  # what each call was `awaiting`, by the module's id
+        self._calls: dict[int, list[Any]] = {}  # the inputs of a module's calls, by its id
         self._is_judged = False  # whether a backward pass has begun
         self._followed: set[int] = set()  # numbers of what comes from an output
         self._given: dict[int, Any] = {}  # constants, since they have no gradients
