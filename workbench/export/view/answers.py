@@ -30,7 +30,8 @@ NAMED_OPERATORS = 5  # in one line
 
 
 def answer_lines(row: Row, run: RunView, width: int) -> list[Text]:
-    """Question, answer, reasons, warnings and command of a row; the table says why it has none."""
+    """Question, answer, reasons, warnings and command of a row; the table says why an answer is
+    missing."""
     facts = [fact("", row.plan.question, "dim")] if row.plan.question else []
     facts += answer_facts(row, run) if row.verdict is not None else _lead_facts(row, run)
     lines = [heading(row.title, width), *facts_lines(facts, width, INDENT)]
