@@ -23,6 +23,7 @@ from .limits import error_limit, exceeds_error_limit, is_admissible, leaves_for_
 
 CERTAIN_SAMPLES = 3
 FAR = 2.0  # a candidate this many times as slow as the leader needs no second block
+FAR_BEHIND = 10.0  # a candidate this many times as slow as the leader needs no second sample
 SLOW = ("beaten", "far_slower")  # reasons that speak of time alone
 # A crossover rests on up to MOST_POINTS races, so at least as many pairs share the error of each.
 POINT_CANDIDATES = math.ceil(math.sqrt(2 * MOST_POINTS)) + 1
@@ -109,20 +110,34 @@ def slower_precisions(standings: Standings) -> Iterator[Eliminated]:
 
 
 def too_slow_for_budget(standings: Standings) -> Iterator[Eliminated]:
-    """The slowest of each group after a first round, until two more rounds fit the time left."""
-    if standings.rounds != 1:
+    """The slowest of each group after a first round, until three rounds fit the time left.
+
+    Since the first steps of a candidate may be slow, one with few of them has a second turn, unless
+    it is far behind.
+    """
+    rounds, turn_s = standings.rounds, standings.turn_s
+    if rounds not in (1, 2):
         return
-    turn_s = standings.turn_s
-    planned_s = 2 * sum(turn_s[candidate.case.id] for candidate in standings.candidates)
+    more = stats.MIN_PAIRS - rounds
+    planned_s = more * sum(turn_s[candidate.case.id] for candidate in standings.candidates)
     for group in groups(standings.candidates, standings.scenario):
         for candidate, factor, best in sorted(_slowdowns(group), key=itemgetter(1), reverse=True):
-            is_slow = factor >= NOT_WORTH_RACING and not _is_disturbed(candidate)
+            if rounds == 1:
+                least, turns = _least_factor(candidate), "first round"
+            else:
+                least, turns = NOT_WORTH_RACING, "best of two rounds"
+            is_slow = factor >= least and not _is_disturbed(candidate)
             if planned_s > standings.usable_s and is_slow:
-                planned_s -= 2 * turn_s[candidate.case.id]
+                planned_s -= more * turn_s[candidate.case.id]
                 behind = worse(standings.scenario.objective)
-                text = f"{_factor(candidate, factor)} {behind} than {best} in its first round"
+                text = f"{_factor(candidate, factor)} {behind} than {best} in its {turns}"
                 reason = Reason("far_slower", f"{text}, and time is short", "raise --budget")
                 yield Eliminated(candidate, reason)
+
+
+def _least_factor(candidate: Candidate) -> float:
+    is_sure = candidate.objective not in OF_A_STEP or len(candidate.samples_s) >= CERTAIN_SAMPLES
+    return NOT_WORTH_RACING if is_sure else FAR_BEHIND
 
 
 def _is_disturbed(candidate: Candidate) -> bool:

@@ -31,11 +31,23 @@ def due(race) -> list[str]:
 
 
 def test_a_plain_run_eliminates_for_time_only_after_its_first_round() -> None:
-    candidates, plain = field({CPU_A: [[1.0]], CPU_B: [[8.0]]}), scenario(textbook=None)
+    candidates, plain = field({CPU_A: [[1.0]], CPU_B: [[8.0] * 3]}), scenario(textbook=None)
     race = standings(candidates, plain, usable_s=1)
     assert due(race) == ["slower_precisions", "too_slow_for_budget"]
     assert leaving(elimination.too_slow_for_budget(race)) == [CPU_B.id]
-    assert leaving(elimination.too_slow_for_budget(replace(race, rounds=2))) == []
+    assert leaving(elimination.too_slow_for_budget(replace(race, rounds=3))) == []
+
+
+def test_few_samples_eliminate_in_a_second_round_or_far_behind() -> None:
+    def gone(blocks: list[list[float]], rounds: int) -> list[str]:
+        candidates = field({CPU_A: [[1.0]] * rounds, CPU_B: blocks})
+        race = standings(candidates, rounds=rounds, usable_s=1)
+        return leaving(elimination.too_slow_for_budget(race))
+
+    assert gone([[8.0, 9.0]], 1) == []
+    assert gone([[8.0, 8.5, 9.0]], 1) == gone([[10.0]], 1) == [CPU_B.id]
+    assert gone([[8.0], [8.0]], 2) == [CPU_B.id]
+    assert gone([[8.0], [1.2]], 2) == []
 
 
 def test_where_there_is_a_pick_the_inadmissible_leave_first() -> None:
@@ -74,7 +86,7 @@ def test_an_error_above_the_limit_ends_it() -> None:
 
 
 def test_the_far_slower_go_only_where_the_budget_is_tight() -> None:
-    candidates = field({CPU_A: [[1.0]], CPU_B: [[4.0]], CPU_C: [[8.0]]})
+    candidates = field({CPU_A: [[1.0]], CPU_B: [[4.0] * 3], CPU_C: [[8.0] * 3]})
     turn_s = {CPU_A.id: 1.0, CPU_B.id: 4.0, CPU_C.id: 8.0}
     race = standings(candidates, turn_s=turn_s, usable_s=26)
     assert leaving(elimination.too_slow_for_budget(race)) == []
