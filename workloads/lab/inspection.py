@@ -53,7 +53,7 @@ def inspect(
     """
     with clear_errors(f"{one_line(Path(model).name)} cannot be used"):
         loaded = load(model)
-        original, why = Original(loaded.path), None
+        original, why = Original(loaded), None
         # Inputs of the user's are kept apart to check if they are at least so many.
         fewest = None if limit is None else bounds.fewest(metric, limit, labels=original.labels)
         ports = ports_of(graph.free_inputs(loaded.proto))

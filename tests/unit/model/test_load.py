@@ -247,7 +247,8 @@ def without_outputs() -> Any:
 @pytest.mark.parametrize(
     ("net", "says", "hint"),
     [
-        (made.one_node(ir=99), "IR version: 99.*max supported", "older"),
+        (made.one_node(ir=99), "IR version: 99.*max supported", "lower model.ir_version"),
+        (made.one_node("Dropout", opset=6), "Dropout", "raise its opset to 7"),
         (made.one_node(opset=99), "(?i)opset 99", "older"),
         (made.one_node("Frobnicate"), "Frobnicate", ""),
         (made.one_node("Foo", **opset("acme")), "acme:Foo", ""),
@@ -256,7 +257,7 @@ def without_outputs() -> Any:
         (classifier(MAPS), r"maps is seq\(map\(int64,tensor\(float\)\)\)", "zipmap=False"),
         (answers_nan(), "NaN or infinity in y", "--inputs"),
     ],
-    ids=["ir", "opset", "operator", "domain", "invalid", "no outputs", "maps alone", "nan"],
+    ids=["ir", "old", "opset", "operator", "domain", "invalid", "no outputs", "maps alone", "nan"],
 )
 def test_a_model_that_cannot_be_used_says_why(tmp_path: Path, net, says: str, hint: str) -> None:
     error = refusal(made.saved(tmp_path, net), tmp_path)
