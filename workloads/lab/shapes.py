@@ -17,6 +17,7 @@ TRIALS = 48  # most sets of sizes to try
 # Sizes to try for axes whose names suggest none, or a wrong one.
 SIZES = (224, 128, 512, 576, 48, 64, 32, 256, 16, 320, 640, 1)
 CHANNELS = (3, 1)
+_CHANNELS_LAST = (1, 3, 4)  # sizes of a fixed last axis that holds channels
 _NAMELESS = re.compile(r"\W*|-?\d+|none|unk_*\d*", re.IGNORECASE)
 _BATCH = re.compile(r"batch|^(n|b|bs)$", re.IGNORECASE)
 # Sizes by the names that exporters use for an axis, the clearest names first.
@@ -191,7 +192,8 @@ def _sizes(
     audio = any(_RATE.search(port.name) for port in inputs)
     for port in inputs:
         axes = port.axes or []
-        usual = dict(enumerate(_BY_RANK.get(len(axes), ())))
+        channels_last = len(axes) == 4 and axes[3] in _CHANNELS_LAST
+        usual = dict(enumerate((1, 224, 224, 3) if channels_last else _BY_RANK.get(len(axes), ())))
         for place, axis in enumerate(axes):
             key = _key(port, place)
             if isinstance(axis, int) or key in guess:
@@ -202,7 +204,7 @@ def _sizes(
                 guess[key] = batch
             elif named is not None:
                 by_name.append(key)
-            elif len(axes) == 4 and place == 1:
+            elif len(axes) == 4 and place == 1 and not channels_last:
                 channels.append(key)
             else:
                 open_axes.append(key)

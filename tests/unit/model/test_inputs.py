@@ -98,6 +98,11 @@ def test_a_trial_finds_channels(case: Case) -> None:
     assert run_shapes(case.inspect(net))["x"][1] == 1
 
 
+def test_pictures_with_channels_last_have_the_usual_size(case: Case) -> None:
+    net = made.one_node("Relu", shape=[None, None, None, 3])
+    assert run_shapes(case.inspect(net)) == {"x": [1, 224, 224, 3]}
+
+
 def test_without_a_size_that_runs_the_first_guess_is_named(case: Case) -> None:
     error = case.refusal(needs(7777, ["n", "sequence"]))
     assert error.code == "bad_model"
