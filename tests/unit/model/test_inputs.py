@@ -192,6 +192,18 @@ def test_a_number_that_the_graph_compares_with_is_used(case: Case) -> None:
     assert case.kept(samples.INPUTS)[0][1] == 16000
 
 
+def test_a_length_is_that_of_the_longest_axis(case: Case) -> None:
+    nodes = [
+        helper.make_node("Cast", ["audio_lens"], ["n"], to=TensorProto.FLOAT),
+        helper.make_node("Div", ["x", "n"], ["y"]),
+    ]
+    ports = [made.port("x", shape=["batch", 300, "frames"])]
+    ports.append(made.port("audio_lens", made.INT64, ["batch"]))
+    facts = case.inspect(made.model(nodes, ports, [made.port("y")]))
+    assert facts["inputs"][1]["values"] == "the longest axis, a length by its name"
+    assert (case.kept(samples.INPUTS)[0][1] == run_shapes(facts)["x"][2]).all()
+
+
 def test_a_one_hot_code_is_a_table(case: Case) -> None:
     codes = numpy_helper.from_array(np.arange(11), "codes")
     nodes = [
