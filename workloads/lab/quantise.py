@@ -13,12 +13,11 @@ from workbench.worker.recipe import Recipe
 from workbench.worker.session_options import EXTENDED
 
 from .._shared import quantisation
-from .._shared.quantisation import Ranges
+from .._shared.quantisation import PRODUCTS, Ranges
 from .._shared.session import cpu_session
 from . import agreement, graph, products, samples
 from .prepare import PREPARED
 
-PRODUCTS = ("Conv", "MatMul", "Gemm")
 ABSORBED = ("Clip", "Relu")  # become part of the product before them
 FOLDS = 3  # parts of few inputs, each judged by ranges from the others
 HISTOGRAM_SAMPLES = 32  # inputs that fill histograms: each keeps every tensor in memory

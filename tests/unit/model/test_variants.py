@@ -169,6 +169,47 @@ def test_the_tensors_with_a_mask_alone_stay_in_fp32(scope, masked, calibration, 
     assert error_of(made["file"], tmp_path) < 0.15
 
 
+@pytest.mark.parametrize("masked", [-1e4, np.finfo(np.float32).min])
+def test_a_mask_that_hides_nothing_in_calibration_still_hides(masked: float, tmp_path) -> None:
+    graph = Graph()
+    matrix = graph.weight(16, 16)
+    weight = onnx.numpy_helper.to_array(graph.weights[0]).copy()
+    weight[:8] = 0  # so that entries far below all others only mask
+    graph.weights[0].raw_data = weight.tobytes()
+    hidden = graph.add("Less", "x", graph.constant(np.float32(-10)))
+    mask = graph.add("Cast", hidden, to=onnx.TensorProto.FLOAT)
+    mask = graph.add("Mul", mask, graph.constant(np.float32(masked)))
+    mask = graph.add("Expand", mask, graph.constant(np.array(TOKENS)))
+    scores = graph.add("Add", graph.add("MatMul", graph.add("Neg", "x"), matrix), mask)
+    x = graph.add("MatMul", graph.add("Softmax", scores), graph.weight(16, 3))
+    model = folder_of(graph.model(TOKENS, x), tmp_path, TOKENS)
+    Lab().prepare(str(model), str(tmp_path))
+    made = build(tmp_path, STATIC)
+    assert made["coverage"] == 1.0
+    masking = samples.read(tmp_path / samples.INPUTS)[0][0]
+    masking[..., 4:8] = -11
+    answers = [cpu_session(file).run(None, {"x": masking})[0] for file in (model, made["file"])]
+    assert np.abs(answers[1] - answers[0]).max() < 0.1
+
+
+def test_a_part_of_small_numbers_survives_beside_one_of_large_numbers(tmp_path: Path) -> None:
+    graph = Graph()
+    boxes = graph.add(
+        "Mul", graph.add("MatMul", "x", graph.weight(16, 4)), graph.constant(np.float32(640))
+    )
+    scores = graph.add("Sigmoid", graph.add("MatMul", "x", graph.weight(16, 8)))
+    x = graph.add("Transpose", graph.add("Concat", boxes, scores, axis=-1), perm=[0, 2, 1])
+    model = folder_of(graph.model(TOKENS, x), tmp_path, TOKENS)
+    Lab().prepare(str(model), str(tmp_path))
+    made = build(tmp_path, STATIC)
+    assert made["coverage"] == 1.0
+    ((found,),), ((right,),) = (
+        agreement.answers(cpu_session(file), samples.read(tmp_path / samples.INPUTS)[:1])
+        for file in (made["file"], model)
+    )
+    assert np.abs(found - right)[:, 4:].max() < 0.1
+
+
 def test_types_are_inferred_once_for_all_static_variants(tmp_path: Path, monkeypatch) -> None:
     prepared(convolutional(), tmp_path, IMAGES)
     inferred = Mock(wraps=base_quantizer.save_and_reload_model_with_shape_infer)
