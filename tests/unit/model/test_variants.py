@@ -49,12 +49,17 @@ def test_weights_in_constant_nodes_become_initialisers(tmp_path: Path) -> None:
     assert facts["products"] == {"Conv": 2, "Gemm": 1}
 
 
-def test_weights_are_no_longer_inputs_as_well(tmp_path: Path) -> None:
-    model = perceptron(12)
-    model.ir_version = 3
+@pytest.mark.parametrize("ir", [3, 8])
+def test_weights_that_are_inputs_as_well_are_fused(ir: int, tmp_path: Path) -> None:
+    graph = Graph()
+    x = graph.add("Conv", "x", graph.weight(8, 3, 3, 3))
+    norm = [graph.constant(np.linspace(1, 2, 8, dtype=np.float32)) for _ in range(4)]
+    model = graph.model(IMAGES, graph.add("BatchNormalization", x, *norm))
+    model.ir_version = ir
     for weight in model.graph.initializer:
         model.graph.input.append(port(weight.name, weight.data_type, list(weight.dims)))
-    prepared(model, tmp_path, ROWS)
+    facts = prepared(model, tmp_path, IMAGES)
+    assert [step["nodes"] for step in facts["forms"]] == [2, 1]
     found = onnx.load(str(tmp_path / prepare.PREPARED))
     assert [each.name for each in found.graph.input] == ["x"] and found.ir_version >= 4
     assert build(tmp_path, STATIC)["coverage"] == 1.0
