@@ -13,6 +13,9 @@ from typing import Any
 from workbench.contract import WorkloadError
 from workbench.worker.libraries import np, onnx, quantization
 from workbench.worker.recipe import Recipe
+from workbench.worker.session_options import UNOPTIMISED
+
+from .session import cpu_session
 
 PRODUCTS = ("Conv", "MatMul", "Gemm")
 # Static INT8 of our workloads quantises products and the operators between them in a conv net.
@@ -87,6 +90,8 @@ def activation_ranges(
     found = []
     masked = {name: ends for name, ends in (known or {}).items() if not _has_ends(ends)}
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
+        base = quantization.calibrate.CalibraterBase
+        base.create_inference_session = _open  # its own ignores quotas, and takes all cores
         calibrator = quantization.create_calibrator(
             str(file),
             list(types) or None,
@@ -106,6 +111,10 @@ def activation_ranges(
                 calibrator.collect_data(SimpleNamespace(get_next=partial(next, iter(part), None)))
             found.append(masked | _ranges(calibrator.compute_data()))
     return found
+
+
+def _open(calibrator: Any) -> None:
+    calibrator.infer_session = cpu_session(calibrator.augmented_model_path, UNOPTIMISED)
 
 
 def _ranges(collected: Any) -> Ranges:

@@ -7,6 +7,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from checking import fails_with
 from lab_models import (
@@ -213,6 +214,15 @@ def test_a_part_of_small_numbers_survives_beside_one_of_large_numbers(tmp_path: 
         for file in (made["file"], model)
     )
     assert np.abs(found - right)[:, 4:].max() < 0.1
+
+
+def test_calibration_has_the_threads_of_the_other_sessions(tmp_path: Path, monkeypatch) -> None:
+    prepared(perceptron(), tmp_path, ROWS)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    opened = Mock(wraps=onnxruntime.InferenceSession)
+    monkeypatch.setattr(onnxruntime, "InferenceSession", opened)
+    quantise.ranges(tmp_path, "minmax")
+    assert {call.args[1].intra_op_num_threads for call in opened.call_args_list} == {3}
 
 
 def test_types_are_inferred_once_for_all_static_variants(tmp_path: Path, monkeypatch) -> None:
