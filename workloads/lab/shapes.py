@@ -17,6 +17,7 @@ TRIALS = 48  # most sets of sizes to try
 # Sizes to try for axes whose names suggest none, or a wrong one.
 SIZES = (224, 128, 512, 576, 48, 64, 32, 256, 16, 320, 640, 1)
 CHANNELS = (3, 1)
+SUM = " + "  # in the name of an axis
 _CHANNELS_LAST = (1, 3, 4)  # sizes of a fixed last axis that holds channels
 _NAMELESS = re.compile(r"\W*|-?\d+|none|unk_*\d*", re.IGNORECASE)
 _BATCH = re.compile(r"batch|^(n|b|bs)$", re.IGNORECASE)
@@ -198,7 +199,7 @@ def _sizes(
             key = _key(port, place)
             if isinstance(axis, int) or key in guess:
                 continue
-            named = _by_name(axis, known)
+            named = _by_name(axis)
             guess[key] = AUDIO if audio and len(axes) == 2 else named or usual.get(place, 16)
             if axis is None and place == 1 and len(axes) == 3 and _STATE.search(port.name):
                 guess[key] = batch
@@ -208,8 +209,10 @@ def _sizes(
                 channels.append(key)
             else:
                 open_axes.append(key)
-    tried = []
-    for sizes in _variations(guess, by_name, open_axes, channels):
+    tried: list[dict[Any, int]] = []
+    for varied in _variations(guess, by_name, open_axes, channels):
+        sums = {key: _sum(key, varied) for key in varied if key not in known and SUM in key}
+        sizes = {**varied, **{key: size for key, size in sums.items() if size is not None}}
         if sizes not in tried:
             tried.append(sizes)
             yield sizes
@@ -228,11 +231,14 @@ def _variations(
         yield {**guess, key: size}
 
 
-def _by_name(axis: Axis, known: Mapping[Any, int]) -> int | None:
+def _by_name(axis: Axis) -> int | None:
     if not isinstance(axis, str):
         return None
-    if " + " in axis:  # "past_sequence_length + sequence_length"
-        parts = [known.get(part) or _by_name(part, known) for part in axis.split(" + ")[:4]]
-        numbers = [int(p) for p in axis.split(" + ") if p.isdigit()]
-        return sum(part for part in parts if part) + sum(numbers)
     return next((size for pattern, size in _BY_NAME if pattern.search(axis)), None)
+
+
+def _sum(axis: str, sizes: Mapping[Any, int]) -> int | None:
+    """The size of an axis such as "past_sequence_length + sequence_length"; None: unknown."""
+    parts = [int(e) if e.isdecimal() else sizes.get(e, _by_name(e)) for e in axis.split(SUM)[:4]]
+    known = [size for size in parts if size is not None]
+    return sum(known) if len(known) == len(parts) else None

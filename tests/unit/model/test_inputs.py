@@ -167,11 +167,19 @@ def test_every_candidate_keeps_fixed_axes_and_names(axes: list[Any], batch: int 
                 assert not isinstance(axis, str) or by_name.setdefault(axis, size) == size
 
 
-def test_a_sum_in_a_name_is_worked_out() -> None:
-    port = Input("mask", "int64", ["batch", "past_sequence_length + sequence_length"])
-    ids = Input("ids", "int64", ["batch", "sequence_length"])
-    first = next(shapes.possible_sizes([port, ids], {"ids": [1, 9]}, None))
-    assert first.shapes == {"mask": [1, 16 + 9], "ids": [1, 9]}
+@pytest.mark.parametrize(
+    ("past", "tokens", "size"),
+    [("past_sequence_length", "sequence_length", 16), ("s1", "s2", 224)],
+)
+def test_a_sum_in_a_name_is_worked_out(past: str, tokens: str, size: int) -> None:
+    ports = [
+        Input("mask", "int64", ["batch", f"{past} + {tokens}"]),
+        Input("ids", "int64", ["batch", tokens]),
+        Input("past", "float32", ["batch", 2, past, 8]),
+    ]
+    for number, tried in enumerate(shapes.possible_sizes(ports, {"ids": [1, 9]}, None)):
+        assert tried.shapes["mask"][1] == tried.shapes["past"][2] + 9
+        assert number or tried.shapes["past"][2] == size
 
 
 def test_values_come_from_what_the_graph_does_with_them(case: Case) -> None:
