@@ -190,7 +190,8 @@ def _quantised(space: SearchSpace, left_out: dict[str, str]) -> list[Recipe]:
     elif facts.unquantisable is not None:
         why = facts.unquantisable.message
     elif facts.precision != "fp32":
-        why = f"only FP32 models can be quantised, this one is {facts.precision}"
+        what = f"only FP32 models can be quantised, this one is {facts.precision}"
+        why = f"{what}; export it in float32"
     elif not space.products and not inside:
         why = NO_PRODUCTS
     if why is not None:
