@@ -142,14 +142,15 @@ def _key(port: Input, place: int) -> Any:
 
 
 def batch_keys(inputs: Sequence[Input]) -> list[Any]:
-    """The keys of batch axes: an axis with the batch in its name, else a dynamic first axis."""
+    """The keys of batch axes: an axis with the batch in its name, else a dynamic first axis, but
+    not one of few axes that is named like a sequence."""
     found: dict[Any, None] = {}
     for port in inputs:
         axes = port.axes or []
         named = [axis for axis in axes if isinstance(axis, str) and _BATCH.search(axis)]
         if named:
             found[named[0]] = None
-        elif axes and not isinstance(axes[0], int):
+        elif axes and not isinstance(axes[0], int) and (len(axes) > 3 or not _by_name(axes[0])):
             found[_key(port, 0)] = None
     return list(found)
 
@@ -176,13 +177,14 @@ def _batch(
         return shaped
     if keys:
         return 1 if batch is None else batch
-    fixed = next((p.axes[0] for p in inputs if p.axes is not None and len(p.axes) > 1), None)
+    first = next((p.axes[0] for p in inputs if p.axes is not None and len(p.axes) > 1), None)
+    fixed = first if isinstance(first, int) else None
     if batch is not None and batch != fixed:
         is_fixed = "has no batch axis" if fixed is None else f"has a batch fixed at {fixed}"
         text = f"the model {is_fixed}: it cannot run with --batch {batch}"
         hint = "export it with a dynamic first axis (torch.onnx.export: dynamic_axes)"
         raise bad_input(text, hint)
-    return fixed if isinstance(fixed, int) else None
+    return fixed
 
 
 def _sizes(

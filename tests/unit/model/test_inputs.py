@@ -27,6 +27,13 @@ def test_an_axis_named_like_the_batch_is_it_too(case: Case) -> None:
     assert facts["batch"] == 2
 
 
+def test_a_first_axis_named_like_a_sequence_is_no_batch(case: Case) -> None:
+    net = made.one_node(shape=["sequence_length", 4])
+    facts = case.inspect(net)
+    assert (facts["batch"], run_shapes(facts)) == (None, {"x": [128, 4]})
+    assert "has no batch axis" in str(case.refusal(net, batch=2))
+
+
 def test_a_fixed_batch_stays(case: Case) -> None:
     assert case.inspect(made.quantised(), batch=1)["batch"] == 1
     error = case.refusal(made.quantised(), batch=4)
