@@ -25,7 +25,16 @@ SHAPES_HINT = "pass its shape: --shape NAME=1,3,224,224, or real inputs: --input
 OLDER = "upgrade onnxruntime, or export it in float32 with ONNX's own operators, for an older opset"
 FIRST_OPSET = 7  # of those that ONNX Runtime knows
 NEWER = f"raise its opset to {FIRST_OPSET} or more with onnx.version_converter.convert_version"
-LOWER = "upgrade onnxruntime, or lower model.ir_version and save it again with onnx.save"
+REMEDIES = (  # for a pattern in what ONNX Runtime says
+    (
+        r"IR version",
+        "upgrade onnxruntime, or lower model.ir_version and save it with onnx.save",
+    ),
+    (
+        r" (?!com\.microsoft)[\w.]+:\w+\(\S* is not a registered",
+        "no library of custom operators is loaded: export it with ONNX's own operators",
+    ),
+)
 # Words of ONNX Runtime for what it does not know; any other error is a fault of the file.
 UNKNOWN = re.compile(r"opset|registered|IR version|implementation|not supported", re.IGNORECASE)
 EXPORT = "export the model to ONNX first, for instance by torch.onnx.export or tf2onnx"
@@ -202,11 +211,9 @@ class Original:
             except Exception as error:
                 if not UNKNOWN.search(str(error)):
                     raise
-                hint = OLDER
-                if "IR version" in str(error):
-                    hint = LOWER
-                elif (graph.opset(loaded.proto) or FIRST_OPSET) < FIRST_OPSET:
-                    hint = NEWER
+                is_old = (graph.opset(loaded.proto) or FIRST_OPSET) < FIRST_OPSET
+                found = (hint for pattern, hint in REMEDIES if re.search(pattern, str(error)))
+                hint = next(found, NEWER if is_old else OLDER)
                 raise bad_model(f"{what}: {said(error)}", hint) from error
         self.outputs = agreement.compared(self._session)
         given = {port.name: port.type for port in self._session.get_outputs()}
