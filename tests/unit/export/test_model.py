@@ -38,6 +38,12 @@ def with_verdict(**changes: object) -> Report:
     return Report.of(changed(RUN, ev.VerdictReached, **verdict))
 
 
+def test_of_many_inputs_the_first_are_listed() -> None:
+    facts = REPORT.model.facts
+    _, *lines = model_and_inputs(msgspec.structs.replace(facts, inputs=facts.inputs * 66))
+    assert len(lines) == 9 and lines[-1] == "and 58 further inputs"
+
+
 def test_the_facts_of_a_model_are_cut_only_on_a_low_terminal() -> None:
     run, (facts, _) = RunView(REPORT), model_and_inputs(REPORT.model.facts)
     tall, low = (head_lines(run, 60, roomy=roomy) for roomy in (True, False))
