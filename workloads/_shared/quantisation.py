@@ -179,15 +179,17 @@ def static(
 def _too_coarse(model: Any, found: Ranges, types: Sequence[str]) -> Iterator[str]:
     """The nodes between products with a tensor that 255 steps spoil: one with a mask, which may
     hide nothing in the calibration inputs, or one that joins large numbers and small ones, such as
-    boxes and their scores."""
+    boxes and their scores.  A product would take these in the same steps anyway."""
     weights = {weight.name: weight for weight in model.graph.initializer}
+    others = [node for node in model.graph.node if node.op_type not in PRODUCTS]
+    read = {port.name for port in model.graph.output}.union(*(node.input for node in others))
     spoilt = set[str]()
-    for node in model.graph.node:
-        if node.op_type in PRODUCTS or node.op_type not in (*types, *PASSING):
+    for node in others:
+        if node.op_type not in (*types, *PASSING):
             continue
         operands = [weights[name] for name in node.input if name in weights]
         is_mask = node.op_type in MASKING and any(map(_masks, operands))
-        joined = node.input if node.op_type == "Concat" else ()
+        joined = node.input if node.op_type == "Concat" and node.output[0] in read else ()
         sizes = [max(map(abs, found[name][:2])) for name in joined if name in found]
         sizes = [size for size in sizes if 0 < size < MASK]
         is_uneven = max(sizes, default=0.0) > UNEVEN * min(sizes, default=0.0)
