@@ -21,15 +21,17 @@ SUM = " + "  # in the name of an axis
 _CHANNELS_LAST = (1, 3, 4)  # sizes of a fixed last axis that holds channels
 _NAMELESS = re.compile(r"\W*|-?\d+|none|unk_*\d*", re.IGNORECASE)
 _BATCH = re.compile(r"batch|^(n|b|bs)$", re.IGNORECASE)
+SECOND = 16000  # samples of audio
 # Sizes by the names that exporters use for an axis, the clearest names first.
 _BY_NAME = (
     (re.compile(r"channel|^c$", re.IGNORECASE), 3),
     (re.compile(r"height|width|^[hw]$|image|pixel", re.IGNORECASE), 224),
-    (re.compile(r"audio|wav", re.IGNORECASE), 16000),
+    (re.compile(r"audio|wav", re.IGNORECASE), SECOND),
     (re.compile(r"total", re.IGNORECASE), 144),  # the next two together
     (re.compile(r"past|cache", re.IGNORECASE), 16),
     (re.compile(r"seq|len|tok|time|frame|step|^[tsl]$", re.IGNORECASE), 128),
 )
+_WAVES = re.compile(r"audio|wav|speech|^input_values$", re.IGNORECASE)  # inputs of audio
 _STATE = re.compile(r"state|hidden|^[hc](_?\d|n|_in)?$", re.IGNORECASE)  # state of a recurrent net
 _RATE = re.compile(r"^sr$|samp\w*_?rate", re.IGNORECASE)
 AUDIO = 512  # samples, where an input shows that the model takes audio
@@ -201,7 +203,7 @@ def _sizes(
             key = _key(port, place)
             if isinstance(axis, int) or key in guess:
                 continue
-            named = _by_name(axis)
+            named = SECOND if _is_wave(port, place) else _by_name(axis)
             guess[key] = AUDIO if audio and len(axes) == 2 else named or usual.get(place, 16)
             if axis is None and place == 1 and len(axes) == 3 and _STATE.search(port.name):
                 guess[key] = batch
@@ -220,6 +222,13 @@ def _sizes(
             yield sizes
         if len(tried) == TRIALS:
             return
+
+
+def _is_wave(port: Input, place: int) -> bool:
+    """Whether an axis counts samples of audio, by the name of its input."""
+    axes = port.axes or []
+    is_last = place == len(axes) - 1 and axes[1:-1] in ([], [1])
+    return is_last and port.type.startswith("float") and bool(_WAVES.search(port.name))
 
 
 def _variations(

@@ -110,6 +110,19 @@ def test_pictures_with_channels_last_have_the_usual_size(case: Case) -> None:
     assert run_shapes(case.inspect(net)) == {"x": [1, 224, 224, 3]}
 
 
+@pytest.mark.parametrize(
+    ("name", "axes", "size"),
+    [
+        ("input_values", ["batch_size", "sequence_length"], 16000),
+        ("waveform", [None, 1, None], 16000),
+        ("audio_signal", [None, 80, "time"], 128),  # features
+    ],
+)
+def test_audio_lasts_a_second(name: str, axes: list[Any], size: int) -> None:
+    first = next(shapes.possible_sizes([Input(name, "float32", axes)], {}, None))
+    assert first.shapes[name] == [1, *axes[1:-1], size]
+
+
 def test_without_a_size_that_runs_the_first_guess_is_named(case: Case) -> None:
     error = case.refusal(needs(7777, ["n", "sequence"]))
     assert error.code == "bad_model"
