@@ -98,7 +98,7 @@ def possible_sizes(inputs: Sequence[Input], given: Shapes, batch: int | None) ->
         if port.axes is None:
             hint = f"pass it: --shape {port.name}=1,3,224,224"
             raise bad_model(f"input {port.name} has no declared shape", hint)
-        if 0 in port.axes:
+        if 0 in port.axes and port.name not in given:  # as an empty cache may be
             place = f"input {port.name} has an axis of size 0: {shown([port])}"
             raise bad_model(place, "export it with a dynamic axis, or without that input")
     used = _batch(inputs, keys, known, given, batch)
