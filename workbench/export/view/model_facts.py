@@ -69,7 +69,7 @@ def left_out(report: Report, verdict: Verdict | None) -> dict[str, str]:
         # If there is a GPU, the verdict's first reason says why it took no part.
         found["GPU"] = absent.dashed if absent else verdict.reasons[0].rstrip(".")
     if model is not None and model.facts.unquantisable is not None:
-        found.setdefault("int8", model.facts.unquantisable.message)
+        found.setdefault("int8", model.facts.unquantisable.dashed)
     return found
 
 
