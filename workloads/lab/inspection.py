@@ -113,7 +113,8 @@ def _write(chosen: Chosen, reference: Samples, folder: Path, answered: str | Non
         (folder / file).unlink(missing_ok=True)
         if kept:
             samples.write(folder / file, kept)
-    (folder / samples.FOLDS).unlink(missing_ok=True)
+    for stale in (folder / samples.FOLDS, *folder.glob(f"*{samples.CHECKED}")):
+        stale.unlink(missing_ok=True)
     if chosen.folded:
         (folder / samples.FOLDS).touch()
 
