@@ -13,7 +13,7 @@ from typing import Any
 from workbench.contract import WorkloadError
 from workbench.worker.libraries import np, onnx, quantization
 from workbench.worker.recipe import Recipe
-from workbench.worker.session_options import UNOPTIMISED
+from workbench.worker.session_options import NO_SPIN, UNOPTIMISED
 
 from .session import cpu_session
 
@@ -114,7 +114,8 @@ def activation_ranges(
 
 
 def _open(calibrator: Any) -> None:
-    calibrator.infer_session = cpu_session(calibrator.augmented_model_path, UNOPTIMISED)
+    file, mode = calibrator.augmented_model_path, f"{UNOPTIMISED}+{NO_SPIN}"
+    calibrator.infer_session = cpu_session(file, mode)
 
 
 def _ranges(collected: Any) -> Ranges:

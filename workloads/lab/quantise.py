@@ -10,7 +10,7 @@ from typing import Any
 from workbench.contract import WorkloadError
 from workbench.worker.libraries import onnx
 from workbench.worker.recipe import Recipe
-from workbench.worker.session_options import EXTENDED
+from workbench.worker.session_options import EXTENDED, NO_SPIN
 
 from .._shared import quantisation
 from .._shared.quantisation import PRODUCTS, Ranges
@@ -79,7 +79,7 @@ def _cross_validated(folder: Path, model: Any, recipe: Recipe) -> list[Any]:
     answers: list[Any] = [None] * len(inputs)
     for fold in range(FOLDS):
         found = ranges(folder, recipe.calibration, fold)
-        session = cpu_session(static(model, found, recipe))
+        session = cpu_session(static(model, found, recipe), NO_SPIN)
         answers[fold::FOLDS] = agreement.answers(session, inputs[fold::FOLDS])
     return answers
 
