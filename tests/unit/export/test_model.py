@@ -24,6 +24,7 @@ from workbench.export.view.tables import advisor_columns, candidate_line, run_co
 from workbench.planning.request import Request
 from workbench.records import events as ev
 from workbench.records.model import Advice, Port, Saved
+from workbench.records.reason import Reason
 from workbench.report.from_document import report_of
 from workbench.report.report import Report
 
@@ -197,6 +198,19 @@ def test_where_the_model_as_given_wins_its_operators_stand_beside_the_fastest_ot
         "no other variant was shown to be better within the error limit."
     )
     assert "Outputs of" not in run_text(report)
+
+
+def test_where_all_other_variants_failed_the_answer_says_why() -> None:
+    report = with_verdict(pick=recorded_model.FP32.id, tie=False)
+    (row,) = report.rows.values()
+    for candidate in row.candidates:
+        if candidate.case.quantization is not None:
+            candidate.blocks.clear()
+            candidate.state = "failed"
+            candidate.reason = Reason("wrong_result", "output y has shape (3,)", "export it")
+    _, why, *_ = recommendation(report)
+    assert why.startswith("All other variants failed. int8-")
+    assert why.endswith(": output y has shape (3,) (export it).")
 
 
 def test_without_the_model_as_given_the_pick_is_still_what_to_ship() -> None:
