@@ -35,7 +35,8 @@ def model_and_inputs(facts: ModelFacts) -> Iterator[str]:
             ways = f"{facts.samples} calibrate and select, cross-validated in {facts.folds} parts"
         yield f"samples, split at random: {ways}, {facts.check_samples} are held out to check"
     if facts.uncompared:
-        yield f"outputs that cannot be compared: {', '.join(facts.uncompared)}"
+        listed, remedy = ", ".join(facts.uncompared), "only tensors can (skl2onnx: zipmap=False)"
+        yield f"outputs that cannot be compared: {listed}; {remedy}"
     if facts.control_flow:
         inside = ", ".join(facts.control_flow)
         yield f"the static quantiser skips the graphs inside {inside}"
