@@ -306,8 +306,10 @@ def test_a_model_with_branches_maps_and_several_inputs_is_described() -> None:
     ]
 
 
-def test_a_model_of_other_operators_than_onnxs_has_no_opset() -> None:
-    (head, *_) = model_and_inputs(msgspec.structs.replace(recorded_model.FACTS, opset=0))
+def test_a_model_of_other_operators_than_onnxs_has_no_opset_nor_products() -> None:
+    trees = msgspec.structs.replace(recorded_model.FACTS, opset=0, parameters=0, multiply_adds=0)
+    (head, *_) = model_and_inputs(trees)
+    assert "parameters" not in head and "multiply-adds" not in head
     assert "opset" not in head
 
 

@@ -20,10 +20,10 @@ def model_and_inputs(facts: ModelFacts) -> Iterator[str]:
     parts = [
         units.size(facts.size_bytes),
         *([f"opset {facts.opset}"] if facts.opset else []),  # none for ai.onnx.ml alone
-        f"{units.count(facts.parameters)} parameters",
+        *([f"{units.count(facts.parameters)} parameters"] if facts.parameters else []),
         "already quantised" if facts.quantised else facts.precision,
     ]
-    if facts.multiply_adds is not None:
+    if facts.multiply_adds:  # none in trees
         parts.append(f"{units.count(facts.multiply_adds)} multiply-adds a run")
     if facts.batch is not None:
         parts.append(f"batch {facts.batch}")
