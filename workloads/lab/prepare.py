@@ -50,13 +50,14 @@ def prepare(model: Path, folder: Path) -> dict[str, Any]:
     _name_nodes(current)
     _fit_weights(current)
     found = products.find(current, folder, inputs[0])
+    integers = any(node.op_type in products.INTEGER for node in graph.nodes(current))
     products.keep(folder, found)
     (folder / PREPARED).write_bytes(current.SerializeToString())
     for stale in folder.glob("ranges-*.json"):  # from a model prepared here earlier
         stale.unlink()
     return {
         "forms": steps,
-        "multiply_adds": products.total(found),
+        "multiply_adds": None if integers else products.total(found),  # theirs are not counted
         "weights_bytes": products.weights_bytes(found),
         "products": dict(Counter(p.type for p in found if p.quantisable and not p.inside)),
     }

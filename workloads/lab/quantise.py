@@ -33,10 +33,6 @@ NO_INTEGERS = (
     "lie inside If, Loop or Scan"
 )
 DYNAMIC = ("MatMul", "Attention", "LSTM", "EmbedLayerNormalization")  # Gemm is rewritten as MatMul
-INTEGER = {  # operators of an optimised graph that multiply integers
-    "ConvInteger", "DynamicQuantizeLSTM", "DynamicQuantizeMatMul", "MatMulInteger",
-    "MatMulIntegerToFloat", "QAttention", "QGemm", "QLinearConv", "QLinearMatMul",
-}  # fmt: skip
 
 
 def build(folder: Path, recipe: Recipe) -> dict[str, Any]:
@@ -143,7 +139,7 @@ def integer_share(made: bytes, folder: Path) -> float:
         # All optimisations would change the layout of products and rename their weights.
         cpu_session(made, EXTENDED, optimised=file)
         optimised = onnx.load(str(file))
-    integer = (node for node in graph.nodes(optimised) if node.op_type in INTEGER)
+    integer = (node for node in graph.nodes(optimised) if node.op_type in products.INTEGER)
     taken = {name for node in integer for name in node.input}
     found = products.kept(folder)
     chosen = {p.name for p in found if p.quantisable and _taken(p, taken)}

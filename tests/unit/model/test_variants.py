@@ -378,8 +378,17 @@ def test_a_quantised_model_can_be_prepared(tmp_path: Path) -> None:
     again = tmp_path / "again"
     again.mkdir()
     facts = prepared(once, again, IMAGES)
+    assert facts["multiply_adds"] > 0
     assert np.isfinite(error_of(str(again / prepare.PREPARED), again))
     assert facts["forms"][0]["step"] == "as given"
+
+
+def test_multiply_adds_of_integers_are_not_counted(tmp_path: Path) -> None:
+    prepared(perceptron(), tmp_path, ROWS)
+    once = onnx.load(build(tmp_path, Recipe("int8", "dynamic"))["file"])
+    again = tmp_path / "again"
+    again.mkdir()
+    assert prepared(once, again, ROWS)["multiply_adds"] is None
 
 
 def test_a_model_in_half_precision_is_prepared_but_not_quantised(tmp_path: Path) -> None:
