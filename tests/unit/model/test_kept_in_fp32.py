@@ -9,8 +9,9 @@ import pytest
 from lab_models import ROWS, STATIC, TOKENS, Graph, build, error_of, folder_of, prepared
 
 from workbench.worker.recipe import CALIBRATIONS
+from workloads._shared import quantisation
 from workloads._shared.session import cpu_session
-from workloads.lab import agreement, samples
+from workloads.lab import agreement, prepare, quantise, samples
 from workloads.lab.child import Lab
 
 
@@ -76,3 +77,18 @@ def test_a_tensor_that_is_always_empty_stays_in_fp32(tmp_path: Path) -> None:
     x = graph.add("Concat", x, graph.add("Relu", graph.add("Slice", x, zero, zero, zero)), axis=0)
     prepared(graph.model(ROWS, x), tmp_path, ROWS)
     assert build(tmp_path, STATIC)["coverage"] == 1.0
+
+
+@pytest.mark.parametrize(("last", "kept"), [("MatMul", 0), ("Softmax", 2)])
+def test_an_uneven_join_before_a_product_stays_in_int8(last: str, kept: int, tmp_path) -> None:
+    graph = Graph()
+    large = graph.add("Mul", graph.add("MatMul", "x", graph.weight(16, 4)), graph.weight(1))
+    graph.weights[-1].raw_data = np.float32(640).tobytes()
+    small = graph.add("Sigmoid", graph.add("MatMul", "x", graph.weight(16, 12)))
+    x = graph.add("Relu", graph.add("Concat", large, small, axis=-1))
+    operands = [graph.weight(16, 3)] if last == "MatMul" else []
+    prepared(graph.model(TOKENS, graph.add(last, x, *operands)), tmp_path, TOKENS)
+    model = onnx.load(str(tmp_path / prepare.PREPARED))
+    types = quantise.static_types(STATIC)
+    found = quantisation._too_coarse(model, quantise.ranges(tmp_path, "minmax"), types)
+    assert len(list(found)) == kept
