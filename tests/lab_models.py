@@ -9,8 +9,13 @@ import onnx
 from onnx import helper, numpy_helper
 from onnx_models import model, port
 
+from workbench.worker.recipe import Recipe
 from workloads._shared.session import cpu_session
 from workloads.lab import agreement, samples
+from workloads.lab.child import Lab
+
+ROWS, TOKENS = (4, 16), (2, 6, 16)
+STATIC = Recipe("int8", "static")
 
 
 class Graph:
@@ -118,3 +123,11 @@ def error_of(file: str, folder: Path) -> float:
     """The relative error of a variant against the folder's reference."""
     inputs, right = (samples.read(folder / name) for name in (samples.INPUTS, samples.REFERENCE))
     return agreement.error(cpu_session(file), inputs, right)
+
+
+def prepared(model: Any, folder: Path, shape: tuple[int, ...]) -> dict[str, Any]:
+    return Lab().prepare(str(folder_of(model, folder, shape)), str(folder))
+
+
+def build(folder: Path, recipe: Recipe) -> dict[str, Any]:
+    return Lab().build(str(folder / "model.onnx"), str(folder), recipe.as_fields())

@@ -1,6 +1,6 @@
 """A user's model as the source of a row, from its file to the recommendation."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
@@ -159,7 +159,7 @@ class ModelLab:
                 explain(each, given, report, won=each is pick) for each in explained if given
             ],
             snippet=snippet(facts, pick.case, file, self.provider(pick.case)),
-            weak_evidence=weak_evidence(facts, pick),
+            weak_evidence=weak_evidence(facts, pick, row.candidates),
             saved=saved,
         )
 
@@ -185,8 +185,13 @@ def _to_explain(row: Row, pick: Candidate, given: Candidate) -> list[Candidate]:
     return list(found.values())[:MOST_EXPLAINED]
 
 
-def weak_evidence(facts: ModelFacts, pick: Candidate) -> str | None:
-    """Why the measured error of the pick says little about the user's own data."""
+def weak_evidence(
+    facts: ModelFacts, pick: Candidate, candidates: Iterable[Candidate]
+) -> str | None:
+    """Why measured errors say little about the user's own data; None if the model as given has no
+    rival, so that no error counts."""
+    if all(is_as_given(each.case, facts) for each in candidates):
+        return None
     if facts.inputs_from == "random":
         return "accuracy was checked on random inputs only; pass real ones with --inputs data.npz"
     why, found = facts.no_promise, pick.accuracy

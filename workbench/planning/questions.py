@@ -81,7 +81,7 @@ class ModelQuestion:
                 axes = [int(axis) for axis in listed.split(",")]
             except ValueError:
                 axes = []
-            if not (equals and name and axes) or min(axes) < 1:
+            if not (equals and name and axes) or axes[0] < 1 or min(axes) < 0:
                 raise ValueError(f"--shape takes NAME=1,3,224,224, not {text!r}")
             if name in found:
                 raise ValueError(f"--shape: {name} is given twice")

@@ -13,13 +13,21 @@ from typing import Any
 from workbench.contract import WorkloadError
 from workbench.worker.libraries import np, onnx, quantization
 from workbench.worker.recipe import Recipe
+from workbench.worker.session_options import NO_SPIN, UNOPTIMISED
 
+from .session import cpu_session
+
+PRODUCTS = ("Conv", "MatMul", "Gemm")
 # Static INT8 of our workloads quantises products and the operators between them in a conv net.
 STATIC_OPS = ("Conv", "MatMul", "Gemm", "Relu", "GlobalAveragePool", "Flatten")
 # Operators that stand for a quantised layer until ONNX Runtime fuses them.
 QUANTISED_OPS = {"dynamic": ("ConvInteger", "MatMulInteger"), "static": ("DequantizeLinear",)}
 CALIBRATIONS = {"minmax": "MinMax", "percentile": "Percentile", "entropy": "Entropy"}
 MASK = 1e8  # no activation is so large, only a number that masks entries, such as -1e9 or -inf
+MASKING = ("Add", "Mul", "Sub", "Where")  # operators that mask entries by a constant
+LEAST_MASK = 1e4  # its size; another constant of that size has no use for 255 steps either
+PASSING = ("Cast", "Expand", "Sub")  # operators that are never quantised themselves
+UNEVEN = 16.0  # times the largest number of another part, beyond which a joined tensor hides it
 
 Ranges = dict[str, tuple[float, float, str]]  # smallest, largest, NumPy's name of their type
 
@@ -82,6 +90,8 @@ def activation_ranges(
     found = []
     masked = {name: ends for name, ends in (known or {}).items() if not _has_ends(ends)}
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
+        base = quantization.calibrate.CalibraterBase
+        base.create_inference_session = _open  # its own ignores quotas, and takes all cores
         calibrator = quantization.create_calibrator(
             str(file),
             list(types) or None,
@@ -101,6 +111,11 @@ def activation_ranges(
                 calibrator.collect_data(SimpleNamespace(get_next=partial(next, iter(part), None)))
             found.append(masked | _ranges(calibrator.compute_data()))
     return found
+
+
+def _open(calibrator: Any) -> None:
+    file, mode = calibrator.augmented_model_path, f"{UNOPTIMISED}+{NO_SPIN}"
+    calibrator.infer_session = cpu_session(file, mode)
 
 
 def _ranges(collected: Any) -> Ranges:
@@ -154,12 +169,43 @@ def static(
         kinds.QInt8 if recipe.activations == "s8" else kinds.QUInt8,
         calibrate.TensorsData(calibrate.CalibrationMethod.MinMax, limits),
         list(only),
-        [*recipe.excluded, *excluded],
+        [*recipe.excluded, *excluded, *_too_coarse(model, found, types)],
         list(types),
         {**options, "TensorQuantOverrides": whole},
     )
     quantiser.quantize_model()
     return in_order(quantiser.model.model)
+
+
+def _too_coarse(model: Any, found: Ranges, types: Sequence[str]) -> Iterator[str]:
+    """The nodes between products with a tensor that 255 steps spoil: one with a mask, which may
+    hide nothing in the calibration inputs, or one that joins large numbers and small ones, such as
+    boxes and their scores.  A product would take these in the same steps anyway."""
+    weights = {weight.name: weight for weight in model.graph.initializer}
+    others = [node for node in model.graph.node if node.op_type not in PRODUCTS]
+    read = {port.name for port in model.graph.output}  # otherwise than by products in the end
+    for node in reversed(others):
+        if node.op_type not in types or read & {*node.output}:
+            read.update(node.input)
+    spoilt = set[str]()
+    for node in others:
+        if node.op_type not in (*types, *PASSING):
+            continue
+        operands = [weights[name] for name in node.input if name in weights]
+        is_mask = node.op_type in MASKING and any(map(_masks, operands))
+        joined = node.input if node.op_type == "Concat" and node.output[0] in read else ()
+        sizes = [max(map(abs, found[name][:2])) for name in joined if name in found]
+        sizes = [size for size in sizes if 0 < size < MASK]
+        is_uneven = max(sizes, default=0.0) > UNEVEN * min(sizes, default=0.0)
+        if is_mask or is_uneven or spoilt & {*node.input}:
+            spoilt.update(node.output)
+            yield node.name
+
+
+def _masks(weight: Any) -> bool:
+    """Whether a constant is large enough to mask entries, as -1e4 is."""
+    values = onnx.numpy_helper.to_array(weight)
+    return values.dtype.kind == "f" and bool((np.abs(values) >= LEAST_MASK).any())
 
 
 @cache

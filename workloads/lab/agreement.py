@@ -106,7 +106,8 @@ def sums(answer: Array, reference: Array, name: str = "") -> tuple[float, ...]:
     have its sign: INT8 puts large numbers there."""
     if answer.shape != reference.shape:
         text = f"output {name} has shape {answer.shape}, the original's {reference.shape}"
-        raise WorkloadError(text, code="wrong_result")
+        hint = "if values decide its shape, as in NMS, export the model without that part"
+        raise WorkloadError(text, code="wrong_result", hint=hint)
     if holds_labels(reference):  # right or wrong, not near
         answer, reference = answer == reference, np.ones(reference.shape)
     one, other = answer.reshape(-1), reference.reshape(-1)

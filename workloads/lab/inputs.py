@@ -124,12 +124,12 @@ def _cast(port: Input, array: Array) -> Array:
     wanted = np.dtype(port.type)
     message = f"{port.name} holds {array.dtype}, the model takes {port.type}"
     hint = f"convert it with array.astype('{port.type}'), scaled as the model expects it"
-    if array.size == 0:
+    if array.shape[:1] == (0,):
         raise bad_input(f"{port.name} is empty: its shape is {list(array.shape)}", "fill it")
     kinds = {array.dtype.kind, wanted.kind}
     if not (kinds == {"f"} or kinds <= {"i", "u"} or array.dtype == wanted):
         raise bad_input(message, hint)
-    if wanted.kind in "iu":
+    if wanted.kind in "iu" and array.size:
         limits = np.iinfo(wanted)
         if int(array.min()) < limits.min or int(array.max()) > limits.max:
             raise bad_input(f"{message}, and the values do not fit", hint)

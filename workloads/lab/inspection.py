@@ -53,7 +53,7 @@ def inspect(
     """
     with clear_errors(f"{one_line(Path(model).name)} cannot be used"):
         loaded = load(model)
-        original, why = Original(loaded.path), None
+        original, why = Original(loaded), None
         # Inputs of the user's are kept apart to check if they are at least so many.
         fewest = None if limit is None else bounds.fewest(metric, limit, labels=original.labels)
         ports = ports_of(graph.free_inputs(loaded.proto))
@@ -113,7 +113,8 @@ def _write(chosen: Chosen, reference: Samples, folder: Path, answered: str | Non
         (folder / file).unlink(missing_ok=True)
         if kept:
             samples.write(folder / file, kept)
-    (folder / samples.FOLDS).unlink(missing_ok=True)
+    for stale in (folder / samples.FOLDS, *folder.glob(f"*{samples.CHECKED}")):
+        stale.unlink(missing_ok=True)
     if chosen.folded:
         (folder / samples.FOLDS).touch()
 

@@ -23,6 +23,18 @@ from .errors import AGAIN, bad_model, clear_errors, one_line, said
 SMALL = 4096  # bytes of a constant that stays in the parsed graph
 SHAPES_HINT = "pass its shape: --shape NAME=1,3,224,224, or real inputs: --inputs data.npz"
 OLDER = "upgrade onnxruntime, or export it in float32 with ONNX's own operators, for an older opset"
+FIRST_OPSET = 7  # of those that ONNX Runtime knows
+NEWER = f"raise its opset to {FIRST_OPSET} or more with onnx.version_converter.convert_version"
+REMEDIES = (  # for a pattern in what ONNX Runtime says
+    (
+        r"IR version",
+        "upgrade onnxruntime, or lower model.ir_version and save it with onnx.save",
+    ),
+    (
+        r" (?!com\.microsoft)[\w.]+:\w+\(\S* is not a registered",
+        "no library of custom operators is loaded: export it with ONNX's own operators",
+    ),
+)
 # Words of ONNX Runtime for what it does not know; any other error is a fault of the file.
 UNKNOWN = re.compile(r"opset|registered|IR version|implementation|not supported", re.IGNORECASE)
 EXPORT = "export the model to ONNX first, for instance by torch.onnx.export or tf2onnx"
@@ -190,16 +202,19 @@ class Original:
     """The untouched file run by ONNX Runtime on the CPU: the reference for all variants.  Graph
     optimisations are off, so the reference is what the file says."""
 
-    def __init__(self, file: Path) -> None:
-        self._name = file.name
-        what = f"onnxruntime {onnxruntime.__version__} cannot open {file.name}"
+    def __init__(self, loaded: Loaded) -> None:
+        self._name = loaded.path.name
+        what = f"onnxruntime {onnxruntime.__version__} cannot open {self._name}"
         with clear_errors(what):
             try:
-                self._session = cpu_session(file, f"{UNOPTIMISED}+{NO_SPIN}")
+                self._session = cpu_session(loaded.path, f"{UNOPTIMISED}+{NO_SPIN}")
             except Exception as error:
                 if not UNKNOWN.search(str(error)):
                     raise
-                raise bad_model(f"{what}: {said(error)}", OLDER) from error
+                is_old = (graph.opset(loaded.proto) or FIRST_OPSET) < FIRST_OPSET
+                found = (hint for pattern, hint in REMEDIES if re.search(pattern, str(error)))
+                hint = next(found, NEWER if is_old else OLDER)
+                raise bad_model(f"{what}: {said(error)}", hint) from error
         self.outputs = agreement.compared(self._session)
         given = {port.name: port.type for port in self._session.get_outputs()}
         self.labels = not agreement.QUANTITIES.issuperset(given[name] for name in self.outputs)

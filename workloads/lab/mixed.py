@@ -16,6 +16,7 @@ from workbench.contract import WorkloadError
 from workbench.worker.libraries import onnx
 from workbench.worker.recipe import Recipe
 
+from .._shared.quantisation import PRODUCTS
 from .._shared.session import cpu_session
 from . import agreement, bounds, products, quantise, samples
 from .prepare import PREPARED
@@ -47,8 +48,8 @@ def mixed(
 
 def units(model: Any, found: Sequence[products.Product], recipe: Recipe) -> list[Unit]:
     """The units of a static variant: each product with what it absorbs, and the nodes between."""
-    multiplying = {p.name for p in found if p.type in quantise.PRODUCTS and p.weights}
-    types = set(quantise.static_types(recipe)) - set(quantise.PRODUCTS)
+    multiplying = {p.name for p in found if p.type in PRODUCTS and p.weights}
+    types = set(quantise.static_types(recipe)) - set(PRODUCTS)
     members: dict[tuple[str, bool], list[str]] = {}  # by product, and whether they come after it
     place: dict[str, int] = {}
     owner: dict[str, str] = {}  # tensor to the last product that it comes from

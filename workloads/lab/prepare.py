@@ -32,6 +32,7 @@ def prepare(model: Path, folder: Path) -> dict[str, Any]:
     """Write `prepared.onnx` into `folder`; returns the steps, and what can be quantised."""
     current = onnx.load(str(model))
     steps = [_step("as given", current)]
+    _drop_weight_inputs(current)
     inputs = samples.read(folder / samples.INPUTS)[:CHECKED]
     reference = samples.read(folder / samples.REFERENCE)[:CHECKED]
     for name, change in _steps(current):
@@ -49,13 +50,14 @@ def prepare(model: Path, folder: Path) -> dict[str, Any]:
     _name_nodes(current)
     _fit_weights(current)
     found = products.find(current, folder, inputs[0])
+    integers = any(node.op_type in products.INTEGER for node in graph.nodes(current))
     products.keep(folder, found)
     (folder / PREPARED).write_bytes(current.SerializeToString())
     for stale in folder.glob("ranges-*.json"):  # from a model prepared here earlier
         stale.unlink()
     return {
         "forms": steps,
-        "multiply_adds": products.total(found),
+        "multiply_adds": None if integers else products.total(found),  # theirs are not counted
         "weights_bytes": products.weights_bytes(found),
         "products": dict(Counter(p.type for p in found if p.quantisable and not p.inside)),
     }
@@ -76,13 +78,18 @@ def _steps(model: Any) -> Iterator[tuple[str, Callable[[Any], Any]]]:
     yield "simplified", _simplified
 
 
+def _drop_weight_inputs(model: Any) -> None:
+    """Remove weights from the inputs, since ONNX Runtime does not fold those that a caller may
+    change."""
+    free = graph.free_inputs(model)
+    del model.graph.input[:]
+    model.graph.input.extend(free)
+    model.ir_version = max(4, model.ir_version)  # below 4, every initialiser is an input too
+
+
 def _simplified(model: Any) -> Any:
-    """The model with constants as initialisers that are not inputs as well, and types inferred."""
+    """The model with constants as initialisers, and types inferred."""
     changed = onnx.load_model_from_string(quantisation.simplify(model.SerializeToString()))
-    weights = {weight.name for weight in changed.graph.initializer}
-    for port in [port for port in changed.graph.input if port.name in weights]:
-        changed.graph.input.remove(port)
-    changed.ir_version = max(4, changed.ir_version)  # below 4, every initialiser is an input too
     _rename(changed)
     _complete_types(changed)
     # Without this mark the quantiser writes the model to a file and infers them for each variant.

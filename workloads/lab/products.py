@@ -27,6 +27,10 @@ WEIGHTS = {
     "RNN": (1, 2),
 }
 QUANTISABLE = ("Conv", "MatMul", "Gemm", "LSTM")  # operators with an integer kernel on the CPU
+INTEGER = {  # operators that multiply integers, most of them in optimised graphs only
+    "ConvInteger", "DynamicQuantizeLSTM", "DynamicQuantizeMatMul", "MatMulInteger",
+    "MatMulIntegerToFloat", "QAttention", "QGemm", "QLinearConv", "QLinearMatMul",
+}  # fmt: skip
 FILE = "products.json"
 RUNS = 3  # the fastest counts for the seconds of each node
 

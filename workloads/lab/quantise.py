@@ -10,15 +10,14 @@ from typing import Any
 from workbench.contract import WorkloadError
 from workbench.worker.libraries import onnx
 from workbench.worker.recipe import Recipe
-from workbench.worker.session_options import EXTENDED
+from workbench.worker.session_options import EXTENDED, NO_SPIN
 
 from .._shared import quantisation
-from .._shared.quantisation import Ranges
+from .._shared.quantisation import PRODUCTS, Ranges
 from .._shared.session import cpu_session
 from . import agreement, graph, products, samples
 from .prepare import PREPARED
 
-PRODUCTS = ("Conv", "MatMul", "Gemm")
 ABSORBED = ("Clip", "Relu")  # become part of the product before them
 FOLDS = 3  # parts of few inputs, each judged by ranges from the others
 HISTOGRAM_SAMPLES = 32  # inputs that fill histograms: each keeps every tensor in memory
@@ -34,10 +33,6 @@ NO_INTEGERS = (
     "lie inside If, Loop or Scan"
 )
 DYNAMIC = ("MatMul", "Attention", "LSTM", "EmbedLayerNormalization")  # Gemm is rewritten as MatMul
-INTEGER = {  # operators of an optimised graph that multiply integers
-    "ConvInteger", "DynamicQuantizeLSTM", "DynamicQuantizeMatMul", "MatMulInteger",
-    "MatMulIntegerToFloat", "QAttention", "QGemm", "QLinearConv", "QLinearMatMul",
-}  # fmt: skip
 
 
 def build(folder: Path, recipe: Recipe) -> dict[str, Any]:
@@ -80,7 +75,7 @@ def _cross_validated(folder: Path, model: Any, recipe: Recipe) -> list[Any]:
     answers: list[Any] = [None] * len(inputs)
     for fold in range(FOLDS):
         found = ranges(folder, recipe.calibration, fold)
-        session = cpu_session(static(model, found, recipe))
+        session = cpu_session(static(model, found, recipe), NO_SPIN)
         answers[fold::FOLDS] = agreement.answers(session, inputs[fold::FOLDS])
     return answers
 
@@ -144,7 +139,7 @@ def integer_share(made: bytes, folder: Path) -> float:
         # All optimisations would change the layout of products and rename their weights.
         cpu_session(made, EXTENDED, optimised=file)
         optimised = onnx.load(str(file))
-    integer = (node for node in graph.nodes(optimised) if node.op_type in INTEGER)
+    integer = (node for node in graph.nodes(optimised) if node.op_type in products.INTEGER)
     taken = {name for node in integer for name in node.input}
     found = products.kept(folder)
     chosen = {p.name for p in found if p.quantisable and _taken(p, taken)}

@@ -17,17 +17,21 @@ TRIALS = 48  # most sets of sizes to try
 # Sizes to try for axes whose names suggest none, or a wrong one.
 SIZES = (224, 128, 512, 576, 48, 64, 32, 256, 16, 320, 640, 1)
 CHANNELS = (3, 1)
+SUM = " + "  # in the name of an axis
+_CHANNELS_LAST = (1, 3, 4)  # sizes of a fixed last axis that holds channels
 _NAMELESS = re.compile(r"\W*|-?\d+|none|unk_*\d*", re.IGNORECASE)
 _BATCH = re.compile(r"batch|^(n|b|bs)$", re.IGNORECASE)
+SECOND = 16000  # samples of audio
 # Sizes by the names that exporters use for an axis, the clearest names first.
 _BY_NAME = (
     (re.compile(r"channel|^c$", re.IGNORECASE), 3),
     (re.compile(r"height|width|^[hw]$|image|pixel", re.IGNORECASE), 224),
-    (re.compile(r"audio|wav", re.IGNORECASE), 16000),
+    (re.compile(r"audio|wav", re.IGNORECASE), SECOND),
     (re.compile(r"total", re.IGNORECASE), 144),  # the next two together
     (re.compile(r"past|cache", re.IGNORECASE), 16),
     (re.compile(r"seq|len|tok|time|frame|step|^[tsl]$", re.IGNORECASE), 128),
 )
+_WAVES = re.compile(r"audio|wav|speech|^input_values$", re.IGNORECASE)  # inputs of audio
 _STATE = re.compile(r"state|hidden|^[hc](_?\d|n|_in)?$", re.IGNORECASE)  # state of a recurrent net
 _RATE = re.compile(r"^sr$|samp\w*_?rate", re.IGNORECASE)
 AUDIO = 512  # samples, where an input shows that the model takes audio
@@ -94,7 +98,7 @@ def possible_sizes(inputs: Sequence[Input], given: Shapes, batch: int | None) ->
         if port.axes is None:
             hint = f"pass it: --shape {port.name}=1,3,224,224"
             raise bad_model(f"input {port.name} has no declared shape", hint)
-        if 0 in port.axes:
+        if 0 in port.axes and port.name not in given:  # as an empty cache may be
             place = f"input {port.name} has an axis of size 0: {shown([port])}"
             raise bad_model(place, "export it with a dynamic axis, or without that input")
     used = _batch(inputs, keys, known, given, batch)
@@ -140,14 +144,15 @@ def _key(port: Input, place: int) -> Any:
 
 
 def batch_keys(inputs: Sequence[Input]) -> list[Any]:
-    """The keys of batch axes: an axis with the batch in its name, else a dynamic first axis."""
+    """The keys of batch axes: an axis with the batch in its name, else a dynamic first axis, but
+    not one of few axes that is named like a sequence."""
     found: dict[Any, None] = {}
     for port in inputs:
         axes = port.axes or []
         named = [axis for axis in axes if isinstance(axis, str) and _BATCH.search(axis)]
         if named:
             found[named[0]] = None
-        elif axes and not isinstance(axes[0], int):
+        elif axes and not isinstance(axes[0], int) and (len(axes) > 3 or not _by_name(axes[0])):
             found[_key(port, 0)] = None
     return list(found)
 
@@ -174,13 +179,14 @@ def _batch(
         return shaped
     if keys:
         return 1 if batch is None else batch
-    fixed = next((p.axes[0] for p in inputs if p.axes is not None and len(p.axes) > 1), None)
+    first = next((p.axes[0] for p in inputs if p.axes is not None and len(p.axes) > 1), None)
+    fixed = first if isinstance(first, int) else None
     if batch is not None and batch != fixed:
         is_fixed = "has no batch axis" if fixed is None else f"has a batch fixed at {fixed}"
         text = f"the model {is_fixed}: it cannot run with --batch {batch}"
         hint = "export it with a dynamic first axis (torch.onnx.export: dynamic_axes)"
         raise bad_input(text, hint)
-    return fixed if isinstance(fixed, int) else None
+    return fixed
 
 
 def _sizes(
@@ -191,28 +197,38 @@ def _sizes(
     audio = any(_RATE.search(port.name) for port in inputs)
     for port in inputs:
         axes = port.axes or []
-        usual = dict(enumerate(_BY_RANK.get(len(axes), ())))
+        channels_last = len(axes) == 4 and axes[3] in _CHANNELS_LAST
+        usual = dict(enumerate((1, 224, 224, 3) if channels_last else _BY_RANK.get(len(axes), ())))
         for place, axis in enumerate(axes):
             key = _key(port, place)
             if isinstance(axis, int) or key in guess:
                 continue
-            named = _by_name(axis, known)
+            named = SECOND if _is_wave(port, place) else _by_name(axis)
             guess[key] = AUDIO if audio and len(axes) == 2 else named or usual.get(place, 16)
             if axis is None and place == 1 and len(axes) == 3 and _STATE.search(port.name):
                 guess[key] = batch
             elif named is not None:
                 by_name.append(key)
-            elif len(axes) == 4 and place == 1:
+            elif len(axes) == 4 and place == 1 and not channels_last:
                 channels.append(key)
             else:
                 open_axes.append(key)
-    tried = []
-    for sizes in _variations(guess, by_name, open_axes, channels):
+    tried: list[dict[Any, int]] = []
+    for varied in _variations(guess, by_name, open_axes, channels):
+        sums = {key: _sum(key, varied) for key in varied if key not in known and SUM in key}
+        sizes = {**varied, **{key: size for key, size in sums.items() if size is not None}}
         if sizes not in tried:
             tried.append(sizes)
             yield sizes
         if len(tried) == TRIALS:
             return
+
+
+def _is_wave(port: Input, place: int) -> bool:
+    """Whether an axis counts samples of audio, by the name of its input."""
+    axes = port.axes or []
+    is_last = place == len(axes) - 1 and axes[1:-1] in ([], [1])
+    return is_last and port.type.startswith("float") and bool(_WAVES.search(port.name))
 
 
 def _variations(
@@ -226,11 +242,14 @@ def _variations(
         yield {**guess, key: size}
 
 
-def _by_name(axis: Axis, known: Mapping[Any, int]) -> int | None:
+def _by_name(axis: Axis) -> int | None:
     if not isinstance(axis, str):
         return None
-    if " + " in axis:  # "past_sequence_length + sequence_length"
-        parts = [known.get(part) or _by_name(part, known) for part in axis.split(" + ")[:4]]
-        numbers = [int(p) for p in axis.split(" + ") if p.isdigit()]
-        return sum(part for part in parts if part) + sum(numbers)
     return next((size for pattern, size in _BY_NAME if pattern.search(axis)), None)
+
+
+def _sum(axis: str, sizes: Mapping[Any, int]) -> int | None:
+    """The size of an axis such as "past_sequence_length + sequence_length"; None: unknown."""
+    parts = [int(e) if e.isdecimal() else sizes.get(e, _by_name(e)) for e in axis.split(SUM)[:4]]
+    known = [size for size in parts if size is not None]
+    return sum(known) if len(known) == len(parts) else None

@@ -3,6 +3,7 @@
 The graph shows what integers mean: a row of a table, or a number that it compares them with.
 """
 
+import re
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -20,6 +21,8 @@ _PASSES = (
 )  # fmt: skip
 _TABLE_PASSES = (*_PASSES, "DequantizeLinear")
 _COMPARES = ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual")
+LENGTH = "the longest axis, a length by its name"
+_LENGTH = re.compile(r"(^|_)len(gth)?s?$", re.IGNORECASE)
 
 
 class Maker:
@@ -29,6 +32,7 @@ class Maker:
     def __init__(self, model: Any, inputs: Sequence[Input], *, positive: bool = False) -> None:
         self._positive = positive
         self._ranges = {}
+        self._axes = {port.name: port.axes or [] for port in inputs}
         self.origins = {}
         reader = _Reader(model)
         for port in inputs:
@@ -42,7 +46,9 @@ class Maker:
         made: dict[str, Array] = {}
         for name, (kind, low, high) in self._ranges.items():
             shape = tuple(shapes[name])
-            if kind.startswith("float"):
+            if self.origins[name] == LENGTH:
+                made[name] = np.full(shape, self._longest(shapes), kind)
+            elif kind.startswith("float"):
                 single = np.float64 if kind == "float64" else np.float32
                 draw = generator.random if self._positive else generator.standard_normal
                 made[name] = np.asarray(draw(shape, single), kind)
@@ -50,6 +56,15 @@ class Maker:
                 numbers = generator.integers(low, high, shape, np.int64, endpoint=True)
                 made[name] = np.asarray(numbers, kind)
         return made
+
+    def _longest(self, shapes: Shapes) -> int:
+        """The largest size of a dynamic axis that is not the first, else of any such axis."""
+        sizes = [
+            (not isinstance(axis, int), size)
+            for name, axes in self._axes.items()
+            for axis, size in list(zip(axes, shapes[name], strict=False))[1:]
+        ]
+        return max(sizes, default=(True, 1))[1]
 
 
 def _range(port: Input, reader: "_Reader") -> tuple[int, int, str]:
@@ -66,6 +81,8 @@ def _range(port: Input, reader: "_Reader") -> tuple[int, int, str]:
         return 0, last, f"0..{last}, the rows of its table"
     if "mask" in port.name.lower():
         return 1, 1, "ones, a mask by its name"
+    if limits.bits >= 32 and len(port.axes or []) <= 1 and _LENGTH.search(port.name):
+        return 1, 1, LENGTH
     for value in compared:
         if int(limits.min) <= value <= largest:
             return value, value, f"{value}, which the graph compares it with"

@@ -4,15 +4,25 @@ It has no name on the command line: `advise --model` plans its cases, and the la
 files of each (`Setup.files`).
 """
 
+import json
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import cycle
 from pathlib import Path
 from typing import ClassVar
 
-from workbench.contract import Accuracy, Case, Setup, Task, Variant, Work, Workload
-from workbench.worker.libraries import Array
+from workbench.contract import (
+    Accuracy,
+    Case,
+    OutputAccuracy,
+    Setup,
+    Task,
+    Variant,
+    Work,
+    Workload,
+)
+from workbench.worker.libraries import Array, np
 
 from .._shared.onnx_task import OnnxTask
 from . import agreement, bounds, samples
@@ -57,6 +67,23 @@ class ModelTask(OnnxTask):
         self.feeds = cycle(self.inputs)
 
     def check(self) -> Accuracy:
+        """Its error, or that of an earlier case with the same file and first answer: threads change
+        none, and to measure an error takes as long as several rounds."""
+        kept = self.folder / f"{Path(self.file).stem}-{self.case.backend}{samples.CHECKED}"
+        first = agreement.answer(self.session, self.outputs, self.inputs[0])
+        asked = np.array(f"{self.metric} {self.limit}")
+        if kept.exists():
+            ((*known, found),) = samples.read(kept)
+            if len(known) == len(first) + 1 and all(map(np.array_equal, known, [*first, asked])):
+                fields = json.loads(str(found))
+                outputs = [OutputAccuracy(**output) for output in fields.pop("outputs")]
+                return Accuracy(**fields, outputs=outputs)
+        accuracy = self._judged()
+        found = np.array(json.dumps(asdict(accuracy)))
+        samples.write(kept, [[*first, asked, found]])
+        return accuracy
+
+    def _judged(self) -> Accuracy:
         """The error on the inputs that choose, or on those held out if the bound of the first is
         within the limit.  The larger bound is promised (see `bounds`)."""
         folded = Path(self.file).with_suffix(samples.FOLDED)

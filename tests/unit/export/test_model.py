@@ -24,6 +24,7 @@ from workbench.export.view.tables import advisor_columns, candidate_line, run_co
 from workbench.planning.request import Request
 from workbench.records import events as ev
 from workbench.records.model import Advice, Port, Saved
+from workbench.records.reason import Reason
 from workbench.report.from_document import report_of
 from workbench.report.report import Report
 
@@ -36,6 +37,12 @@ def with_verdict(**changes: object) -> Report:
     """The run with another verdict."""
     verdict = {"verdict": lambda event: msgspec.structs.replace(event.verdict, **changes)}
     return Report.of(changed(RUN, ev.VerdictReached, **verdict))
+
+
+def test_of_many_inputs_the_first_are_listed() -> None:
+    facts = REPORT.model.facts
+    _, *lines = model_and_inputs(msgspec.structs.replace(facts, inputs=facts.inputs * 66))
+    assert len(lines) == 9 and lines[-1] == "and 58 further inputs"
 
 
 def test_the_facts_of_a_model_are_cut_only_on_a_low_terminal() -> None:
@@ -193,6 +200,19 @@ def test_where_the_model_as_given_wins_its_operators_stand_beside_the_fastest_ot
     assert "Outputs of" not in run_text(report)
 
 
+def test_where_all_other_variants_failed_the_answer_says_why() -> None:
+    report = with_verdict(pick=recorded_model.FP32.id, tie=False)
+    (row,) = report.rows.values()
+    for candidate in row.candidates:
+        if candidate.case.quantization is not None:
+            candidate.blocks.clear()
+            candidate.state = "failed"
+            candidate.reason = Reason("wrong_result", "output y has shape (3,)", "export it")
+    _, why, *_ = recommendation(report)
+    assert why.startswith("All other variants failed. int8-")
+    assert why.endswith(": output y has shape (3,) (export it).")
+
+
 def test_without_the_model_as_given_the_pick_is_still_what_to_ship() -> None:
     report = with_verdict(tie=False)
     (row,) = report.rows.values()
@@ -281,13 +301,15 @@ def test_a_model_with_branches_maps_and_several_inputs_is_described() -> None:
     assert rest == [
         "input x float32 [4]",
         "input sr int64 [], constant 16000",
-        "outputs that cannot be compared: probabilities",
+        "outputs that cannot be compared: probabilities; only tensors can (skl2onnx: zipmap=False)",
         "the static quantiser skips the graphs inside If",
     ]
 
 
-def test_a_model_of_other_operators_than_onnxs_has_no_opset() -> None:
-    (head, *_) = model_and_inputs(msgspec.structs.replace(recorded_model.FACTS, opset=0))
+def test_a_model_of_other_operators_than_onnxs_has_no_opset_nor_products() -> None:
+    trees = msgspec.structs.replace(recorded_model.FACTS, opset=0, parameters=0, multiply_adds=0)
+    (head, *_) = model_and_inputs(trees)
+    assert "parameters" not in head and "multiply-adds" not in head
     assert "opset" not in head
 
 

@@ -52,7 +52,7 @@ def test_an_lstm_is_quantised_dynamically_alone() -> None:
     ("kind", "words"),
     [
         ("quantised", "quantised already"),
-        ("fp16", "this one is fp16"),
+        ("fp16", "this one is fp16; export it in float32"),
         ("plain", "no product or convolution has constant weights"),
     ],
 )

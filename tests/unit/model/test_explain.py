@@ -160,6 +160,13 @@ def test_operators_of_other_thread_counts_are_not_compared() -> None:
     assert "instead of" not in text
 
 
+def test_a_profile_that_was_slowed_down_explains_nothing() -> None:
+    slow = candidate(case(STATIC), 2e-3, {"MatMulIntegerToFloat": 7e-3})
+    found = explain(slow, FP32, reported(), won=False)
+    assert "because a profiled run took far longer than a raced one" in found.sentences[-1]
+    assert found.operators == []
+
+
 def test_gains_and_threads_go_by_the_rounds_that_both_took_part_in() -> None:
     brief = candidate(case(STATIC), 0, {"QLinearConv": 2e-4}, samples=[[2e-3]] * 3)
     drifted = candidate(case(), 0, {"Conv": 8e-4}, samples=[[3e-3]] * 3 + [[1e-3]] * 9)

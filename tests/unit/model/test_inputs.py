@@ -27,6 +27,13 @@ def test_an_axis_named_like_the_batch_is_it_too(case: Case) -> None:
     assert facts["batch"] == 2
 
 
+def test_a_first_axis_named_like_a_sequence_is_no_batch(case: Case) -> None:
+    net = made.one_node(shape=["sequence_length", 4])
+    facts = case.inspect(net)
+    assert (facts["batch"], run_shapes(facts)) == (None, {"x": [128, 4]})
+    assert "has no batch axis" in str(case.refusal(net, batch=2))
+
+
 def test_a_fixed_batch_stays(case: Case) -> None:
     assert case.inspect(made.quantised(), batch=1)["batch"] == 1
     error = case.refusal(made.quantised(), batch=4)
@@ -98,6 +105,24 @@ def test_a_trial_finds_channels(case: Case) -> None:
     assert run_shapes(case.inspect(net))["x"][1] == 1
 
 
+def test_pictures_with_channels_last_have_the_usual_size(case: Case) -> None:
+    net = made.one_node("Relu", shape=[None, None, None, 3])
+    assert run_shapes(case.inspect(net)) == {"x": [1, 224, 224, 3]}
+
+
+@pytest.mark.parametrize(
+    ("name", "axes", "size"),
+    [
+        ("input_values", ["batch_size", "sequence_length"], 16000),
+        ("waveform", [None, 1, None], 16000),
+        ("audio_signal", [None, 80, "time"], 128),  # features
+    ],
+)
+def test_audio_lasts_a_second(name: str, axes: list[Any], size: int) -> None:
+    first = next(shapes.possible_sizes([Input(name, "float32", axes)], {}, None))
+    assert first.shapes[name] == [1, *axes[1:-1], size]
+
+
 def test_without_a_size_that_runs_the_first_guess_is_named(case: Case) -> None:
     error = case.refusal(needs(7777, ["n", "sequence"]))
     assert error.code == "bad_model"
@@ -162,11 +187,19 @@ def test_every_candidate_keeps_fixed_axes_and_names(axes: list[Any], batch: int 
                 assert not isinstance(axis, str) or by_name.setdefault(axis, size) == size
 
 
-def test_a_sum_in_a_name_is_worked_out() -> None:
-    port = Input("mask", "int64", ["batch", "past_sequence_length + sequence_length"])
-    ids = Input("ids", "int64", ["batch", "sequence_length"])
-    first = next(shapes.possible_sizes([port, ids], {"ids": [1, 9]}, None))
-    assert first.shapes == {"mask": [1, 16 + 9], "ids": [1, 9]}
+@pytest.mark.parametrize(
+    ("past", "tokens", "size"),
+    [("past_sequence_length", "sequence_length", 16), ("s1", "s2", 224)],
+)
+def test_a_sum_in_a_name_is_worked_out(past: str, tokens: str, size: int) -> None:
+    ports = [
+        Input("mask", "int64", ["batch", f"{past} + {tokens}"]),
+        Input("ids", "int64", ["batch", tokens]),
+        Input("past", "float32", ["batch", 2, past, 8]),
+    ]
+    for number, tried in enumerate(shapes.possible_sizes(ports, {"ids": [1, 9]}, None)):
+        assert tried.shapes["mask"][1] == tried.shapes["past"][2] + 9
+        assert number or tried.shapes["past"][2] == size
 
 
 def test_values_come_from_what_the_graph_does_with_them(case: Case) -> None:
@@ -185,6 +218,18 @@ def test_a_number_that_the_graph_compares_with_is_used(case: Case) -> None:
     rate = case.inspect(made.branching())["inputs"][1]
     assert rate["values"] == "16000, which the graph compares it with"
     assert case.kept(samples.INPUTS)[0][1] == 16000
+
+
+def test_a_length_is_that_of_the_longest_axis(case: Case) -> None:
+    nodes = [
+        helper.make_node("Cast", ["audio_lens"], ["n"], to=TensorProto.FLOAT),
+        helper.make_node("Div", ["x", "n"], ["y"]),
+    ]
+    ports = [made.port("x", shape=["batch", 300, "frames"])]
+    ports.append(made.port("audio_lens", made.INT64, ["batch"]))
+    facts = case.inspect(made.model(nodes, ports, [made.port("y")]))
+    assert facts["inputs"][1]["values"] == "the longest axis, a length by its name"
+    assert (case.kept(samples.INPUTS)[0][1] == run_shapes(facts)["x"][2]).all()
 
 
 def test_a_one_hot_code_is_a_table(case: Case) -> None:

@@ -247,16 +247,29 @@ def without_outputs() -> Any:
 @pytest.mark.parametrize(
     ("net", "says", "hint"),
     [
-        (made.one_node(ir=99), "IR version: 99.*max supported", "older"),
+        (made.one_node(ir=99), "IR version: 99.*max supported", "lower model.ir_version"),
+        (made.one_node("Dropout", opset=6), "Dropout", "raise its opset to 7"),
         (made.one_node(opset=99), "(?i)opset 99", "older"),
         (made.one_node("Frobnicate"), "Frobnicate", ""),
-        (made.one_node("Foo", **opset("acme")), "acme:Foo", ""),
+        (made.one_node("Foo", **opset("acme")), "acme:Foo", "library of custom operators"),
+        (made.one_node("Foo", **opset("com.microsoft")), "microsoft:Foo", "upgrade onnxruntime"),
         (made.one_node("And"), "invalid model", "^(?!.*upgrade).*export it again"),
         (without_outputs(), "no outputs", ""),
         (classifier(MAPS), r"maps is seq\(map\(int64,tensor\(float\)\)\)", "zipmap=False"),
         (answers_nan(), "NaN or infinity in y", "--inputs"),
     ],
-    ids=["ir", "opset", "operator", "domain", "invalid", "no outputs", "maps alone", "nan"],
+    ids=[
+        "ir",
+        "old",
+        "opset",
+        "operator",
+        "domain",
+        "newer",
+        "invalid",
+        "no outputs",
+        "maps alone",
+        "nan",
+    ],
 )
 def test_a_model_that_cannot_be_used_says_why(tmp_path: Path, net, says: str, hint: str) -> None:
     error = refusal(made.saved(tmp_path, net), tmp_path)

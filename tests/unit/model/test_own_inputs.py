@@ -203,6 +203,21 @@ def test_casts_that_keep_numbers_are_made(case: Case) -> None:
     assert case.kept(samples.INPUTS)[0][0].dtype == np.int32
 
 
+def cached() -> Any:
+    """A decoder, which appends tokens to its cache."""
+    node = helper.make_node("Concat", ["past", "ids"], ["y"], axis=1)
+    axes = {"past": ["batch", "past"], "ids": ["batch", "sequence"]}
+    ports = [made.port(name, made.INT64, each) for name, each in axes.items()]
+    return made.model([node], ports, [made.port("y", made.INT64)])
+
+
+def test_a_cache_may_be_empty(case: Case) -> None:
+    facts = case.inspect(cached(), shapes={"past": [1, 0], "ids": [1, 5]})
+    assert run_shapes(facts) == {"past": [1, 0], "ids": [1, 5]}
+    file = case.file(past=np.ones((6, 0), np.int64), ids=np.ones((6, 5), np.int32))
+    assert run_shapes(case.inspect(cached(), inputs=file))["past"] == [1, 0]
+
+
 SINGLE = np.ones((4, 6), np.float32)
 
 

@@ -27,8 +27,9 @@ def test_the_limit_is_of_the_relative_error_unless_agreement_is_asked_for() -> N
 
 
 def test_shapes_by_input() -> None:
-    shapes = ("x=1,3,224,224", "encoder=out=1", "n=7")
+    shapes = ("x=1,3,224,224", "encoder=out=1", "n=7", "cache=1,0")
     found = ModelQuestion("m.onnx", shapes=shapes).run_shapes()
+    assert found.pop("cache") == [1, 0]
     assert found == {"x": [1, 3, 224, 224], "encoder=out": [1], "n": [7]}
 
 

@@ -123,7 +123,7 @@ def test_a_worker_that_dies_of_the_model_refuses_the_row(code: str) -> None:
 def test_a_preparation_that_fails_costs_the_variants_only() -> None:
     bench = Bench({"prepare": failure("timeout", "no answer within 8 s")})
     assert labels(bench.open()) == {"fp32/t4", "fp32/t1"}
-    assert "no answer within 8 s" in bench.left_out["int8"]
+    assert "no answer within 8 s - mend it" in bench.left_out["int8"]
     facts = bench.search.space.facts
     assert facts.steps[-1].reason is not None
     assert bench.child.recipes() == []
@@ -138,7 +138,7 @@ def test_after_a_failed_preparation_no_build_is_tried() -> None:
     bench = Bench(answers, gpus=["cuda:0"])
     assert labels(bench.open()) == {"fp32/t4", "fp32/t1", "fp32", "fp32/tf32"}
     assert bench.child.recipes() == []
-    why = "it could not be prepared: no answer within 8 s"
+    why = "it could not be prepared: no answer within 8 s - mend it"
     assert bench.left_out == {"int8": why, "fp16": why}
 
 

@@ -104,7 +104,9 @@ def test_whatever_a_model_calls_its_inputs_it_is_python() -> None:
     ],
 )
 def test_weak_evidence_is_called_weak(changes, words: str | None) -> None:
-    found = weak_evidence(facts(**changes), candidate(case(), 1e-3))
+    pick, other = candidate(case(), 1e-3), candidate(case("int8-static-u8s8"), 2e-3)
+    assert weak_evidence(facts(**changes), pick, [pick]) is None
+    found = weak_evidence(facts(**changes), pick, [pick, other])
     assert (found is None) == (words is None)
     if words is not None:
         assert words in found
@@ -118,6 +120,6 @@ def test_a_pick_without_a_bound_is_weak_evidence(held_out, bound, is_weak) -> No
     pick = candidate(case("int8-static-u8s8"), 0.1)
     changes = {"held_out": held_out, "error_bound": bound}
     pick.accuracy = replace(pick.accuracy, **changes)
-    found = weak_evidence(facts(inputs_from="d.npz", check_samples=40), pick)
+    found = weak_evidence(facts(inputs_from="d.npz", check_samples=40), pick, [pick])
     assert (found is not None) is is_weak
     assert found is None or "too slow to be checked on enough held-out" in found

@@ -96,7 +96,7 @@ def _on_gpu(gpu: str, space: SearchSpace, left_out: dict[str, str]) -> Iterator[
     is_fp32, unmade = space.facts.precision == "fp32", space.facts.unquantisable
     halved = [Recipe("fp16") if is_fp32 else ORIGINAL]
     if is_fp32 and unmade is not None:
-        left_out["fp16"], halved = unmade.message, []
+        left_out["fp16"], halved = unmade.dashed, []
     yield from (Proposal(recipe, gpu) for recipe in halved)
     if not kind_of(gpu).on_host:
         if is_fp32:
@@ -188,9 +188,10 @@ def _quantised(space: SearchSpace, left_out: dict[str, str]) -> list[Recipe]:
     if facts.quantised:
         why = "the model is quantised already; it races as it is"
     elif facts.unquantisable is not None:
-        why = facts.unquantisable.message
+        why = facts.unquantisable.dashed
     elif facts.precision != "fp32":
-        why = f"only FP32 models can be quantised, this one is {facts.precision}"
+        what = f"only FP32 models can be quantised, this one is {facts.precision}"
+        why = f"{what}; export it in float32"
     elif not space.products and not inside:
         why = NO_PRODUCTS
     if why is not None:

@@ -34,6 +34,7 @@ _INTEGER = ("QLinear", "QGemm", "QAttention", "MatMulInteger", "ConvInteger", "D
 NOTABLE = 0.15  # share of a run's time below which nothing is worth a sentence
 MOST_ROWS = 12  # most rows in the table of operators
 IDLE = 0.5  # share of kernels in a run below which session overhead dominates
+SLOWED = 3.0  # times the raced run, beyond which kernels of a profiled one explain nothing
 NEAR_MEMORY = 0.6  # share of the measured bandwidth from which memory is the limit
 
 
@@ -88,7 +89,11 @@ def explain(candidate: Candidate, given: Candidate, report: Report, *, won: bool
     sentences += _too_far_off(candidate, model.facts)
     raced = gain_over(given, candidate, Candidate.step_rounds)
     is_faster = raced is not None and raced.factor >= 1
-    if candidate.case.precision != given.case.precision and mine.total_s and other.total_s:
+    is_slowed = any(each.total_s > SLOWED * each.run_s for each in (mine, other))
+    if is_slowed:
+        why = "a profiled run took far longer than a raced one"
+        sentences.append(f"Their operators are not compared, because {why}.")
+    elif candidate.case.precision != given.case.precision and mine.total_s and other.total_s:
         if candidate.case.threads != given.case.threads:
             sentences.append("Their operators are not compared, because their threads differ.")
         elif is_faster:
@@ -100,7 +105,8 @@ def explain(candidate: Candidate, given: Candidate, report: Report, *, won: bool
     sentences += _left_to_the_cpu(candidate)
     if is_faster:
         sentences += _threads(candidate, given)
-    return Explanation(candidate.case.id, won, sentences, _table(mine, other))
+    table = [] if is_slowed else _table(mine, other)
+    return Explanation(candidate.case.id, won, sentences, table)
 
 
 def _headline(candidate: Candidate, given: Candidate) -> str:

@@ -108,7 +108,7 @@ def recommendation(report: Report) -> list[str]:
     verdict, pick, facts = row.verdict, row.picked, model.facts
     if verdict is None or pick is None:
         return [brief(no_pick(row))]
-    further = [*_refuted(pick, row, facts), *ties(verdict, short_name)]
+    further = [*_failed(row, facts), *_refuted(pick, row, facts), *ties(verdict, short_name)]
     return [_ship(pick, row, facts), *further]
 
 
@@ -146,6 +146,13 @@ def _error(pick: Candidate, facts: ModelFacts) -> str:
     allowed = "" if facts.max_error is None else f" of {error_text(facts.max_error)} allowed"
     values = ", ".join(filter(None, (error_text(accuracy.value), bound_text(accuracy))))
     return f"; {metric} {values}{allowed}"
+
+
+def _failed(row: Row, facts: ModelFacts) -> Iterator[str]:
+    """Why every other variant failed, by the first of them."""
+    others = [c for c in row.candidates if not is_as_given(c.case, facts)]
+    if others and all(c.state == "failed" for c in others) and (reason := others[0].reason):
+        yield f"All other variants failed. {others[0].case.variant}: {reason.one_line}."
 
 
 def _refuted(pick: Candidate, row: Row, facts: ModelFacts) -> Iterator[str]:

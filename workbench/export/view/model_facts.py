@@ -1,16 +1,16 @@
 """A user's model or code in sentences: its facts, its variants, and what was left out or saved."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ...advisor.ranking import error_text
-from ...records.code import CodeFacts, SavedCode
-from ...records.model import Built, ModelFacts, Saved
+from ...records.code import CodeFacts, CodeInput, SavedCode
+from ...records.model import Built, ModelFacts, Port, Saved
 from ...records.verdict import Verdict
 from ...report.report import Report
 from ...text import units
 
 MOST_NAMED = 4  # nodes left in FP32 that are listed by name
-MOST_INPUTS = 8  # inputs of code that are listed: a cache may hold hundreds
+MOST_INPUTS = 8  # that are listed: a cache may hold hundreds
 OF_CODE = {"onnx": "ONNX Runtime", "int8": "INT8", "compile": "torch.compile"}  # names of left-outs
 KINDS = {"torch": "PyTorch", "function": "Python function", "command": "runs of a command"}
 
@@ -20,25 +20,23 @@ def model_and_inputs(facts: ModelFacts) -> Iterator[str]:
     parts = [
         units.size(facts.size_bytes),
         *([f"opset {facts.opset}"] if facts.opset else []),  # none for ai.onnx.ml alone
-        f"{units.count(facts.parameters)} parameters",
+        *([f"{units.count(facts.parameters)} parameters"] if facts.parameters else []),
         "already quantised" if facts.quantised else facts.precision,
     ]
-    if facts.multiply_adds is not None:
+    if facts.multiply_adds:  # none in trees
         parts.append(f"{units.count(facts.multiply_adds)} multiply-adds a run")
     if facts.batch is not None:
         parts.append(f"batch {facts.batch}")
     yield f"{facts.file}: {', '.join(parts)}"
-    for port in facts.inputs:
-        shape = ",".join(map(str, port.run_shape))
-        values = f", {port.values}" if port.values else ""
-        yield f"input {port.name} {port.type} [{shape}]{values}"
+    yield from _inputs([(port, port.run_shape, port.values) for port in facts.inputs])
     if facts.check_samples:
         ways = f"{facts.calibration_samples} calibrate, {facts.samples} select"
         if facts.folds:
             ways = f"{facts.samples} calibrate and select, cross-validated in {facts.folds} parts"
         yield f"samples, split at random: {ways}, {facts.check_samples} are held out to check"
     if facts.uncompared:
-        yield f"outputs that cannot be compared: {', '.join(facts.uncompared)}"
+        listed, remedy = ", ".join(facts.uncompared), "only tensors can (skl2onnx: zipmap=False)"
+        yield f"outputs that cannot be compared: {listed}; {remedy}"
     if facts.control_flow:
         inside = ", ".join(facts.control_flow)
         yield f"the static quantiser skips the graphs inside {inside}"
@@ -72,7 +70,7 @@ def left_out(report: Report, verdict: Verdict | None) -> dict[str, str]:
         # If there is a GPU, the verdict's first reason says why it took no part.
         found["GPU"] = absent.dashed if absent else verdict.reasons[0].rstrip(".")
     if model is not None and model.facts.unquantisable is not None:
-        found.setdefault("int8", model.facts.unquantisable.message)
+        found.setdefault("int8", model.facts.unquantisable.dashed)
     return found
 
 
@@ -103,7 +101,13 @@ def code_facts(facts: CodeFacts) -> Iterator[str]:
     if facts.reference:
         parts.append(f"compared with {facts.reference}")
     yield f"{facts.name}: {', '.join(parts)}"
-    for each in facts.inputs[:MOST_INPUTS]:
-        yield f"input {each.name} {each.type} [{','.join(map(str, each.shape))}]"
-    if (more := len(facts.inputs) - MOST_INPUTS) > 0:
+    yield from _inputs([(each, each.shape, "") for each in facts.inputs])
+
+
+def _inputs(found: Sequence[tuple[Port | CodeInput, Sequence[int], str]]) -> Iterator[str]:
+    """A line for each of the first inputs, with its shape and the origin of its values."""
+    for each, shape, origin in found[:MOST_INPUTS]:
+        values = f", {origin}" if origin else ""
+        yield f"input {each.name} {each.type} [{','.join(map(str, shape))}]{values}"
+    if (more := len(found) - MOST_INPUTS) > 0:
         yield f"and {units.counted(more, 'further input')}"
