@@ -73,10 +73,13 @@ def main(arguments: list[str] | None = None) -> None:
     if os.path.expanduser("~") == "~":  # noqa: PTH111 - Path.home() would raise
         os.environ["HOME"] = "/"  # as in containers
     shell, _, wanted = os.environ.get("_WORKBENCH_COMPLETE", "bash_source").partition("_")
-    if get_completion_class(shell) is None or wanted not in ("source", "complete"):
+    words = {"COMP_WORDS", "COMP_CWORD"} if wanted == "complete" else set()  # by the shell's script
+    is_known = get_completion_class(shell) is not None and wanted in ("source", "complete")
+    if not is_known or not words <= os.environ.keys():
         fail("_WORKBENCH_COMPLETE is bash_source, zsh_source or fish_source", USAGE)
     try:
-        cli.main(arguments, standalone_mode=False)
+        # Also for `python -m workbench`, of which click would derive another variable.
+        cli.main(arguments, prog_name="workbench", standalone_mode=False)
     except click.exceptions.Exit as ended:
         sys.exit(ended.exit_code)
     except click.ClickException as error:
