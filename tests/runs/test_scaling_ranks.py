@@ -307,6 +307,21 @@ def test_a_stranger_who_connects_costs_nothing(hello: bytes) -> None:
     assert ours.fileno() == -1
 
 
+def test_two_ranks_of_one_number_are_counted_once() -> None:
+    group = object.__new__(groups.RankGroup)
+    group.ranks = []
+    hello = b'{"token": "token", "rank": 1, "host": "h", "cpus": [0]}\n'
+    pairs = [socket.socketpair() for _ in range(2)]
+    for ours, theirs in pairs:
+        theirs.sendall(hello)
+        group._admit(ours, None, "token")
+    assert [rank.number for rank in group.ranks] == [1]
+    assert [ours.fileno() == -1 for ours, _ in pairs] == [False, True]
+    for ours, theirs in pairs:
+        ours.close()
+        theirs.close()
+
+
 class OpenedTensorFlow:
     """TensorFlow that computed before on `opened` devices, which it keeps."""
 
