@@ -140,7 +140,7 @@ def test_a_group_outside_the_mount_falls_back_to_the_mount_point(tmp_path, group
     assert limit.cores == 1.5
 
 
-def test_slurm_limits_inside_a_job_only(tmp_path: Path) -> None:
+def test_schedulers_limit_inside_a_job_only(tmp_path: Path) -> None:
     root = written(tmp_path, x86(16))
     inside = read(root, affinity=16, SLURM_JOB_ID="7", SLURM_CPUS_ON_NODE="8")
     assert (inside.effective_cores, inside.limited_by) == (8, "slurm")
@@ -148,6 +148,13 @@ def test_slurm_limits_inside_a_job_only(tmp_path: Path) -> None:
     assert read(root, affinity=16, **task).effective_cores == 2
     assert read(root, affinity=16, SLURM_CPUS_PER_TASK="2").limited_by == "logical"
     assert read(root, affinity=16, SLURM_JOB_ID="7", SLURM_CPUS_PER_TASK="x").effective_cores == 16
+    for name, job in {
+        "pbs": {"PBS_JOBID": "7.host", "NCPUS": "4"},
+        "lsf": {"LSB_JOBID": "7", "LSB_DJOB_NUMPROC": "4"},
+        "sge": {"SGE_TASK_ID": "undefined", "NSLOTS": "4"},
+    }.items():
+        found = read(root, affinity=16, **job)
+        assert (found.effective_cores, found.limited_by) == (4, name)
 
 
 def test_hybrid_cores_are_counted_by_their_siblings(tmp_path: Path) -> None:
