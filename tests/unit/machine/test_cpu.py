@@ -45,7 +45,7 @@ def x86(cpus: int, *, per_core: int = 2, sockets: int = 1) -> dict[str, str]:
     files["proc/cpuinfo"] = "\n".join(blocks) + "\n"
     files["sys/devices/system/cpu/cpufreq/policy0/cpuinfo_max_freq"] = "3800000\n"
     files["sys/devices/system/cpu/smt/active"] = f"{int(per_core > 1)}\n"
-    files["sys/devices/system/node/online"] = f"0-{sockets - 1}\n" if sockets > 1 else "0\n"
+    files["sys/devices/system/node/has_cpu"] = f"0-{sockets - 1}\n" if sockets > 1 else "0\n"
     return files
 
 
@@ -234,7 +234,8 @@ def test_containers(tmp_path, monkeypatch, files, environ, expected) -> None:
 
 def test_memory_nodes_threads_and_slower_cores_are_counted(tmp_path: Path) -> None:
     files = {
-        "sys/devices/system/node/online": "0-3\n",
+        "sys/devices/system/node/online": "0-11\n",  # eight are those of a GPU
+        "sys/devices/system/node/has_cpu": "0-3\n",
         "sys/devices/system/cpu/smt/active": "1\n",
         "sys/devices/cpu_atom/cpus": "16-23\n",
     }
