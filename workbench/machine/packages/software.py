@@ -44,7 +44,8 @@ WARNED = {
         "`unset {}`, or expect other results where it is set",
     ),
     "debug_variable": (
-        "CUDA_LAUNCH_BLOCKING PYTHONDEVMODE PYTHONMALLOC PYTORCH_NO_CUDA_MEMORY_CACHING",
+        "CUDA_LAUNCH_BLOCKING PYTHONDEVMODE PYTHONMALLOC PYTORCH_NO_CUDA_MEMORY_CACHING"
+        " TORCHDYNAMO_DISABLE TORCH_COMPILE_DISABLE",
         "{} is set; it helps to find errors and slows the work down",
         "`unset {}`",
     ),
