@@ -39,7 +39,8 @@ WARNED = {
         "`unset {}` to measure what the CPU can do",
     ),
     "precision_variable": (
-        "NVIDIA_TF32_OVERRIDE TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+        "NVIDIA_TF32_OVERRIDE TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"
+        " ONEDNN_DEFAULT_FPMATH_MODE DNNL_DEFAULT_FPMATH_MODE",
         "{} overrides a program's precision; the workers run without it",
         "`unset {}`, or expect other results where it is set",
     ),
