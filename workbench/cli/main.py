@@ -93,8 +93,7 @@ def main(arguments: list[str] | None = None) -> None:
         let_go(sys.stdout)  # else the interpreter would complain at exit
         sys.exit(CUT_SHORT)
     except Exception as error:
-        if isinstance(error, OSError):
-            refuse(error)
+        refuse(error)
         with suppress(BrokenPipeError):
             say_bug(error)
         sys.exit(FAILED)
@@ -117,16 +116,18 @@ def is_full(error: BaseException | None) -> bool:
     return error is not None
 
 
-def refuse(error: OSError) -> None:
+def refuse(error: Exception) -> None:
     """End with one line if `error` is the system's fault: a resource, an output or a folder."""
-    if error.errno in NO_ROOM:
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
         let_go(sys.stdout)
         fail(f"the output could not be written: {error.strerror}; write it elsewhere", FAILED)
-    if error.errno in SHORT:
+    if isinstance(error, OSError) and error.errno in SHORT:
         fail(f"{error.strerror}: {SHORT[error.errno]}", FAILED)
-    if error.errno == errno.ECANCELED:  # raised by `Control.writing`
+    if isinstance(error, OSError) and error.errno == errno.ECANCELED:  # by `Control.writing`
         let_go(sys.stdout)
         sys.exit(CUT_SHORT)
+    if sys.platform == "linux" and not Path("/proc/self").exists():
+        fail("there is no /proc here: run `mount -t proc proc /proc`", FAILED)
     try:
         Path.cwd()
     except FileNotFoundError:
