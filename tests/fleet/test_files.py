@@ -15,7 +15,7 @@ CHECK = ROOT / "assets" / "fleet" / "reframe_check.py"
 
 
 def test_the_manifest_is_valid_kubernetes(cli) -> None:
-    options = ("--image", "registry/workbench:1", "--pool", "pool=a100", "--pool", "zone/x=cpu")
+    options = ("--image", "registry/workbench:1", "--pool", "pool=a100:2", "--pool", "zone/x=cpu")
     done = cli("fleet", "manifest", "--kubernetes", *options, "--per-type", "3", "--quick")
     assert done.returncode == 0, done.stderr
     jobs = list(yaml.safe_load_all(done.stdout))
@@ -25,6 +25,8 @@ def test_the_manifest_is_valid_kubernetes(cli) -> None:
     spec = jobs[0]["spec"]
     assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 3, 3)
     assert spec["template"]["spec"]["nodeSelector"] == {"pool": "a100"}
+    limits = [job["spec"]["template"]["spec"]["containers"][0].get("resources") for job in jobs]
+    assert limits == [{"limits": {"nvidia.com/gpu": "2"}}, None]
     assert "activeDeadlineSeconds" not in spec, "it would run while the Job waits for a node"
     assert spec["template"]["spec"]["activeDeadlineSeconds"] > 17
     assert spec["template"]["spec"]["containers"][0]["args"] == ["advise", "--quick", "--json"]
@@ -48,7 +50,7 @@ def test_the_container_prints_the_document_between_marks(cli, tmp_path) -> None:
     assert json.loads(rest.partition("-----END")[0]) == {"of": "advise branching --json"}
 
 
-@pytest.mark.parametrize("pool", ["a100", "a=b c", "=x", "a=-"])
+@pytest.mark.parametrize("pool", ["a100", "a=b c", "=x", "a=-", "a=b:0", "a=b:"])
 def test_a_pool_that_is_no_label_is_refused(cli, pool: str) -> None:
     done = cli("fleet", "manifest", "--kubernetes", "--image", "x", "--pool", pool)
     assert done.returncode == 2

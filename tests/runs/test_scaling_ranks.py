@@ -7,7 +7,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -305,6 +305,20 @@ def test_a_stranger_who_connects_costs_nothing(hello: bytes) -> None:
     group._admit(ours, None, "token")
     sender.join(30)
     assert ours.fileno() == -1
+
+
+def test_two_ranks_of_one_number_are_counted_once() -> None:
+    group = object.__new__(groups.RankGroup)
+    group.ranks = []
+    hello = b'{"token": "token", "rank": 1, "host": "h", "cpus": [0]}\n'
+    with ExitStack() as open_ones, socket.create_server(("127.0.0.1", 0)) as server:
+        for _ in range(2):
+            theirs = open_ones.enter_context(socket.create_connection(server.getsockname()))
+            theirs.sendall(hello)
+            ours = open_ones.enter_context(server.accept()[0])
+            group._admit(ours, None, "token")
+        assert [rank.number for rank in group.ranks] == [1]
+        assert ours.fileno() == -1
 
 
 class OpenedTensorFlow:

@@ -265,7 +265,7 @@ def _driver(machine: Machine, warnings: Sequence[Warning]) -> list[Check]:
 
 
 def _gpu(gpu: Gpu, machine: Machine, warnings: Sequence[Warning]) -> Iterator[Check]:
-    name = gpu.device or f"gpu {gpu.index}"
+    name = gpu.device or (gpu.subject if gpu.index is None else f"gpu {gpu.index}")
     if hardware.of_others(gpu, machine):
         why = gpu.unavailable.get("name") or gpu.unavailable["device"]
         yield Check(name, OK, f"not yours: {why}")

@@ -223,12 +223,12 @@ def run(
     sys.exit(OK if found.is_complete else FAILED)
 
 
-@command("workbench fleet manifest --kubernetes --image IMAGE --pool pool=a100")
+@command("workbench fleet manifest --kubernetes --image IMAGE --pool pool=a100:1")
 @flag("--kubernetes", "For kubectl.", required=True, expose_value=False)
 @value("--image IMAGE", "A container image that has workbench.", required=True)
 @value(
-    "--pool LABEL=VALUE",
-    "Node label of a pool.  Repeatable.",
+    "--pool LABEL=VALUE[:N]",
+    "Node label of a pool, and the NVIDIA GPUs of each node.  Repeatable.",
     "pools",
     multiple=True,
     required=True,

@@ -73,10 +73,13 @@ def main(arguments: list[str] | None = None) -> None:
     if os.path.expanduser("~") == "~":  # noqa: PTH111 - Path.home() would raise
         os.environ["HOME"] = "/"  # as in containers
     shell, _, wanted = os.environ.get("_WORKBENCH_COMPLETE", "bash_source").partition("_")
-    if get_completion_class(shell) is None or wanted not in ("source", "complete"):
+    words = {"COMP_WORDS", "COMP_CWORD"} if wanted == "complete" else set()  # by the shell's script
+    is_known = get_completion_class(shell) is not None and wanted in ("source", "complete")
+    if not is_known or not words <= os.environ.keys():
         fail("_WORKBENCH_COMPLETE is bash_source, zsh_source or fish_source", USAGE)
     try:
-        cli.main(arguments, standalone_mode=False)
+        # Also for `python -m workbench`, of which click would derive another variable.
+        cli.main(arguments, prog_name="workbench", standalone_mode=False)
     except click.exceptions.Exit as ended:
         sys.exit(ended.exit_code)
     except click.ClickException as error:
@@ -90,8 +93,7 @@ def main(arguments: list[str] | None = None) -> None:
         let_go(sys.stdout)  # else the interpreter would complain at exit
         sys.exit(CUT_SHORT)
     except Exception as error:
-        if isinstance(error, OSError):
-            refuse(error)
+        refuse(error)
         with suppress(BrokenPipeError):
             say_bug(error)
         sys.exit(FAILED)
@@ -114,16 +116,18 @@ def is_full(error: BaseException | None) -> bool:
     return error is not None
 
 
-def refuse(error: OSError) -> None:
+def refuse(error: Exception) -> None:
     """End with one line if `error` is the system's fault: a resource, an output or a folder."""
-    if error.errno in NO_ROOM:
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
         let_go(sys.stdout)
         fail(f"the output could not be written: {error.strerror}; write it elsewhere", FAILED)
-    if error.errno in SHORT:
+    if isinstance(error, OSError) and error.errno in SHORT:
         fail(f"{error.strerror}: {SHORT[error.errno]}", FAILED)
-    if error.errno == errno.ECANCELED:  # raised by `Control.writing`
+    if isinstance(error, OSError) and error.errno == errno.ECANCELED:  # by `Control.writing`
         let_go(sys.stdout)
         sys.exit(CUT_SHORT)
+    if sys.platform == "linux" and not Path("/proc/self").exists():
+        fail("there is no /proc here: run `mount -t proc proc /proc`", FAILED)
     try:
         Path.cwd()
     except FileNotFoundError:

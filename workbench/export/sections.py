@@ -72,7 +72,8 @@ def _verdicts(rows: Sequence[Row], run: RunView) -> Section:
     lines, facts, gpu = [], list(_about(run)), has_gpu(rows)
     for row, verdict in ((row, row.verdict) for row in rows if row.verdict is not None):
         answer, origin = next(iter(verdict.reasons), ""), provenance(verdict.basis)
-        lines.append(_with(advisor_line(row, run, gpu=gpu), answer=answer, origin=origin))
+        line = replace(advisor_line(row, run, gpu=gpu), span=None)  # the answer says it
+        lines.append(_with(line, answer=answer, origin=origin))
         for found in verdict.what_if:
             text = f"{row.title}: {whatif.sentence(found, verdict.objective)}"
             facts.append(fact(provenance(found.basis), text))

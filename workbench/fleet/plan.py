@@ -18,7 +18,10 @@ from ..text import units
 
 GIB = 1 << 30
 SPARE_S = 300.0  # of Slurm's time limit, for starting and for what follows the budget
-LABEL = re.compile(r"[\w./-]{1,300}=[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)
+# A label, its value, and the number of GPUs of a node.
+POOL = re.compile(
+    r"([\w./-]{1,300})=([A-Za-z0-9](?:[\w.-]{0,61}[A-Za-z0-9])?)(?::([1-9]\d?))?", re.ASCII
+)
 BEGUN = "begun"  # variable in a script: the start of its fleet, which sets it apart from others
 NEEDED = {
     "slurm": "nodes see the folder of --into and the interpreter under the same paths",
@@ -140,18 +143,22 @@ def plan_lines(plan: FleetPlan) -> Iterator[str]:
 
 
 def kubernetes(image: str, pools: Sequence[str], per_pool: int, request: Request) -> str:
-    """The Jobs as JSON, which is YAML too; a pool is a label of its nodes."""
+    """The Jobs as JSON, which is YAML too; a pool is a label of its nodes, and their GPUs."""
     text, jobs = assets.path("fleet/job.json").read_text(), []
     for number, pool in enumerate(pools, start=1):
-        if not LABEL.fullmatch(pool):
-            raise UsageError(f"--pool takes a label of nodes such as pool=a100, not {pool!r}")
+        if (found := POOL.fullmatch(pool)) is None:
+            wanted = "such as pool=a100, and their GPUs as in pool=a100:1"
+            raise UsageError(f"--pool takes a label of nodes {wanted}, not {pool!r}")
+        label, of_label, gpus = found.groups()
         job = msgspec.json.decode(text)
         job["metadata"]["name"] = f"workbench-{number}"
         job["spec"] |= {"completions": per_pool, "parallelism": per_pool}
         pod = job["spec"]["template"]["spec"]
         # The deadline of a Job would count the time in a queue; that of a pod starts on its node.
         pod["activeDeadlineSeconds"] = round(time_limit(request.budget))
-        pod["nodeSelector"] = dict([pool.split("=")])
+        pod["nodeSelector"] = {label: of_label}
         pod["containers"][0] |= {"image": image, "args": request.arguments("--json")}
+        if gpus:
+            pod["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
         jobs.append(msgspec.json.format(msgspec.json.encode(job)).decode())
     return "\n---\n".join(jobs)

@@ -14,7 +14,10 @@ from ..process.line_process import Ended, QueryProcess
 from ..records.machine import Gpu, Software
 from ..text.sanitize import printable_json
 from .host.sysfs import read_text
+from .nvidia.gpus import on_the_bus
 from .nvidia.probe_client import start_probe
+
+_AMD_CARDS = "0x1002", ("0x1200",)  # processing accelerators; other classes are in processors, too
 
 
 def other_gpus(
@@ -31,7 +34,19 @@ def other_gpus(
         for gpu in _answer(name, process, deadline_s):
             found.setdefault(gpu.device, gpu)
     cards = _answer("AMD SMI", amd, deadline_s) if amd else []
-    return joined([gpu for gpu in found.values() if gpu is not None], cards)
+    others = joined([gpu for gpu in found.values() if gpu is not None], cards)
+    is_known = any((gpu.platform or "").startswith("ROCm") for gpu in others)
+    return others if is_known else others + _unused(root)
+
+
+def _unused(root: Path) -> list[Gpu]:
+    """AMD's accelerators, if no library here can use them."""
+    if not (found := on_the_bus(root, *_AMD_CARDS)):
+        return []
+    from .amd.probe import NO_BUILD  # few machines need it
+
+    why = {"device": NO_BUILD, "*": "only the bus shows it"}
+    return [Gpu(None, None, None, at, "AMD GPU", platform="ROCm", unavailable=why) for at in found]
 
 
 def _to_ask(software: Software, root: Path) -> list[str]:

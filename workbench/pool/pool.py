@@ -5,6 +5,7 @@ At most one is awake: the spinning threads of an idle ONNX Runtime slowed a torc
 """
 
 import os
+import resource
 import shutil
 import signal
 import tempfile
@@ -42,6 +43,7 @@ HANGS_S = 20.0  # after which a first start on a GPU counts as hanging
 RESTART_SHARES, RESTART_S = 5.0, 10.0  # longest restart: times the first start, but at least
 MADE_ROOM = Reason("exclusive_gpu", "ended for another process: its GPU admits one at a time")
 KILLED_HINT = "killed from outside, most often by the kernel for lack of memory: see dmesg"
+CPU_LIMIT_HINT = "processor time is limited here, which may have ended it: raise `ulimit -t`"
 
 
 class WorkerFailed(Exception):
@@ -301,6 +303,9 @@ class Pool:
             worker.exit_code(DEATH_S)
         exit_code = worker.exit_code()
         hint = KILLED_HINT if exit_code == -signal.SIGKILL else HINTS[code]
+        is_limited = resource.getrlimit(resource.RLIMIT_CPU)[0] != resource.RLIM_INFINITY
+        if is_limited and exit_code in (-signal.SIGKILL, -signal.SIGXCPU):
+            hint = CPU_LIMIT_HINT
         reason = Reason(code, ending(text, exit_code, worker.log_tail()), hint)
         self._remove(key, reason, worker.kill)
         return WorkerFailed(reason)

@@ -49,7 +49,7 @@ class Isa(msgspec.Struct, frozen=True):
 class CoreLimit(msgspec.Struct, frozen=True):
     """A limit on the usable cores, such as `("cgroup", 4.0, "/sys/fs/cgroup/cpu.max")`."""
 
-    name: str  # "logical", "affinity", "cgroup", "slurm"
+    name: str  # "logical", "affinity", "cgroup", or a scheduler: "slurm", "pbs", "lsf", "sge"
     cores: float
     source: str  # file or call it was read from
 

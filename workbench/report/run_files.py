@@ -9,7 +9,7 @@ import msgspec
 
 from ..files.read import whole
 from ..records import events as ev
-from ..records.document import Document
+from ..records.document import Document, Tool
 from ..records.errors import JournalError
 from ..text.sanitize import printable_json, shown
 from . import journal
@@ -96,6 +96,8 @@ def _no_document(path: Path, flaw: str) -> JournalError:
 
 class _Head(msgspec.Struct):
     schema_version: int
+    run: msgspec.Raw = msgspec.Raw()
+    tool: Tool | None = None
 
 
 def document_text(path: Path) -> bytes | str:
@@ -116,7 +118,11 @@ def decode_document(path: Path) -> Document:
     """The document in a file; JournalError if it is none of this schema."""
     try:
         text = document_text(path)
-        journal.check_schema(path, msgspec.json.decode(text, type=_Head).schema_version)
+        head = msgspec.json.decode(text, type=_Head)
+        journal.check_schema(path, head.schema_version)
+        if head.tool is not None and not head.run:
+            printed = shown(f"`workbench {head.tool.command}`")
+            raise JournalError(f"{path} holds what {printed} printed, not a run")
         document = msgspec.json.decode(text, type=Document)
     except OSError as error:
         raise JournalError(f"{path} cannot be read: {error.strerror}") from error

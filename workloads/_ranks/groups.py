@@ -125,7 +125,8 @@ class RankGroup:
         # Any process may connect, and send anything.
         with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
             hello = json.loads(channel.makefile("rb").readline(1 << 20))
-            if secrets.compare_digest(hello["token"], token):
+            known = {rank.number for rank in self.ranks}  # a wrong RANK may name one twice
+            if secrets.compare_digest(hello["token"], token) and hello["rank"] not in known:
                 channel.settimeout(None)
                 channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 rank = Rank(LineChannel(channel), hello["rank"])

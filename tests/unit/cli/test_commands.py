@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 from workbench import catalog
 from workbench.cli import headless
 from workbench.cli.commands import PARTS, ceilings, doctor
-from workbench.cli.main import cli, main
+from workbench.cli.main import cli, main, refuse
 from workbench.engine import ceiling_store
 from workbench.machine.packages.trials import Trial
 from workbench.planning.usage import UsageError
@@ -35,6 +36,16 @@ def test_a_broken_backend_is_named_and_the_others_are_listed(tmp_path, monkeypat
     cli.main(["list", "--backends"], standalone_mode=False)
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("mine: cannot be used: mine.py cannot be used: ZeroDivisionError")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a /proc")
+def test_an_error_where_proc_is_not_mounted_has_that_cause(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(Path, "exists", lambda _: False)
+    with pytest.raises(SystemExit) as ended:
+        refuse(IndexError("list index out of range"))  # by psutil
+    assert ended.value.code == 1
+    said = "workbench: there is no /proc here: run `mount -t proc proc /proc`\n"
+    assert capsys.readouterr().err == said
 
 
 def test_ceilings_take_several_devices_in_one_option() -> None:

@@ -1,5 +1,6 @@
 """Completion by the protocol of click: a shell sets the words and gets the values."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -158,7 +159,20 @@ def test_bash_itself_completes_a_run(tmp_path: Path, state: Path) -> None:
     assert (done.stdout.split(), done.stderr) == (NEWEST_FIRST[1:], "")
 
 
-@pytest.mark.parametrize("wrong", ["bogus", "bash_sorce", "source"])
+def test_python_m_completes_too() -> None:
+    """It would otherwise start a run, since click derives another variable from its name."""
+    asked = {
+        "_WORKBENCH_COMPLETE": "bash_complete",
+        "COMP_WORDS": "workbench ope",
+        "COMP_CWORD": "1",
+    }
+    call = [sys.executable, "-m", "workbench"]
+    done = subprocess.run(call, capture_output=True, text=True, env={**os.environ, **asked})
+    assert (done.stdout, done.stderr, done.returncode) == ("plain,open\n", "", 0)
+
+
+# bash_complete lacks the words of a command line, which the shell sets.
+@pytest.mark.parametrize("wrong", ["bogus", "bash_sorce", "source", "bash_complete"])
 def test_a_wrong_value_is_one_line(wrong: str, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.setenv("_WORKBENCH_COMPLETE", wrong)
     with pytest.raises(SystemExit) as ended:

@@ -169,6 +169,12 @@ def test_a_killed_run_says_cancelled_as_the_json_does() -> None:
     assert {line["status"] for line in lines} == {"cancelled"}
 
 
+def test_an_answer_without_a_lead_stands_once_in_its_line() -> None:
+    lines = file_text("markdown", Report.of(scenes.cancelled())).splitlines()
+    counts = {line.count("Nothing was measured") for line in lines if "| unknown |" in line}
+    assert counts == {0, 1}
+
+
 def test_a_median_without_an_interval_claims_none() -> None:
     few = SimpleNamespace(median_s=0.15, ci95_s=None, n=2)
     run: Any = SimpleNamespace(measured=lambda _: few, case_name=lambda _: "one")

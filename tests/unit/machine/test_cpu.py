@@ -45,7 +45,7 @@ def x86(cpus: int, *, per_core: int = 2, sockets: int = 1) -> dict[str, str]:
     files["proc/cpuinfo"] = "\n".join(blocks) + "\n"
     files["sys/devices/system/cpu/cpufreq/policy0/cpuinfo_max_freq"] = "3800000\n"
     files["sys/devices/system/cpu/smt/active"] = f"{int(per_core > 1)}\n"
-    files["sys/devices/system/node/online"] = f"0-{sockets - 1}\n" if sockets > 1 else "0\n"
+    files["sys/devices/system/node/has_cpu"] = f"0-{sockets - 1}\n" if sockets > 1 else "0\n"
     return files
 
 
@@ -140,7 +140,7 @@ def test_a_group_outside_the_mount_falls_back_to_the_mount_point(tmp_path, group
     assert limit.cores == 1.5
 
 
-def test_slurm_limits_inside_a_job_only(tmp_path: Path) -> None:
+def test_schedulers_limit_inside_a_job_only(tmp_path: Path) -> None:
     root = written(tmp_path, x86(16))
     inside = read(root, affinity=16, SLURM_JOB_ID="7", SLURM_CPUS_ON_NODE="8")
     assert (inside.effective_cores, inside.limited_by) == (8, "slurm")
@@ -148,6 +148,13 @@ def test_slurm_limits_inside_a_job_only(tmp_path: Path) -> None:
     assert read(root, affinity=16, **task).effective_cores == 2
     assert read(root, affinity=16, SLURM_CPUS_PER_TASK="2").limited_by == "logical"
     assert read(root, affinity=16, SLURM_JOB_ID="7", SLURM_CPUS_PER_TASK="x").effective_cores == 16
+    for name, job in {
+        "pbs": {"PBS_JOBID": "7.host", "NCPUS": "4"},
+        "lsf": {"LSB_JOBID": "7", "LSB_DJOB_NUMPROC": "4"},
+        "sge": {"SGE_TASK_ID": "undefined", "NSLOTS": "4"},
+    }.items():
+        found = read(root, affinity=16, **job)
+        assert (found.effective_cores, found.limited_by) == (4, name)
 
 
 def test_hybrid_cores_are_counted_by_their_siblings(tmp_path: Path) -> None:
@@ -227,7 +234,8 @@ def test_containers(tmp_path, monkeypatch, files, environ, expected) -> None:
 
 def test_memory_nodes_threads_and_slower_cores_are_counted(tmp_path: Path) -> None:
     files = {
-        "sys/devices/system/node/online": "0-3\n",
+        "sys/devices/system/node/online": "0-11\n",  # eight are those of a GPU
+        "sys/devices/system/node/has_cpu": "0-3\n",
         "sys/devices/system/cpu/smt/active": "1\n",
         "sys/devices/cpu_atom/cpus": "16-23\n",
     }

@@ -49,6 +49,18 @@ def test_the_tightest_v2_limit_bounds_what_is_available(tmp_path: Path) -> None:
     assert HostReader(root=tmp_path).read().memory_available_bytes == 250 * KIB
 
 
+def test_a_limit_above_which_the_kernel_pauses_a_process_counts_too(tmp_path: Path) -> None:
+    files = {
+        "proc/self/cgroup": "0::/\n",
+        "proc/self/mountinfo": V2,
+        "sys/fs/cgroup/memory.max": "max\n",
+        "sys/fs/cgroup/memory.high": f"{300 * KIB}\n",
+        "sys/fs/cgroup/memory.current": f"{100 * KIB}\n",
+    }
+    memory = read_memory(tree(tmp_path, **files))
+    assert (memory.cgroup_limit_bytes, memory.available_bytes) == (300 * KIB, 200 * KIB)
+
+
 def test_a_v1_limit_and_v1s_word_for_none(tmp_path: Path) -> None:
     files = {
         "proc/self/cgroup": "4:memory:/job\n",

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from builders import machine as build_machine
 from msgspec.structs import replace
+from trees import written
 
 from workbench.advisor.doctor import examine
 from workbench.export.view.machine import accelerator_sections
@@ -23,6 +24,7 @@ from workbench.machine.packages.stack_query import torch_build
 from workbench.machine.warnings import hardware_warnings
 from workbench.process.line_process import Ended, QueryProcess
 from workbench.records.machine import Gpu, Machine, Nvml, Package, Software
+from workbench.records.reason import Reason
 
 TORCH = """
 __version__ = "2.13.0"
@@ -140,7 +142,19 @@ def test_a_card_without_a_build_for_it_says_so(stand_in: Path) -> None:
     machine, _ = detect()
     assert [gpu.device for gpu in machine.gpus] == [None] * 3
     reason = no_gpu(machine)
-    assert reason.message.endswith("torch here is not a build for ROCm")
+    assert amd_smi.NO_BUILD in reason.message and reason.hint is None
+
+
+def test_a_card_that_no_library_knows_is_no_machine_without_a_gpu(tmp_path: Path) -> None:
+    files = {}
+    for slot, kind in (("c1", "0x120000"), ("05", "0x038000")):  # the latter in a processor
+        folder = f"sys/bus/pci/devices/0000:{slot}:00.0"
+        files |= {f"{folder}/vendor": "0x1002\n", f"{folder}/class": f"{kind}\n"}
+    machine, software = detect(root=written(tmp_path, files))
+    assert [gpu.pci_bus_id for gpu in machine.gpus] == ["0000:c1:00.0"]
+    assert no_gpu(machine) == Reason("gpu_unusable", f"no GPU is usable: {amd_smi.NO_BUILD}")
+    found = [c for c in examine(machine, software, {}).checks if amd_smi.NO_BUILD in c.message]
+    assert [check.name for check in found] == ["0000:c1:00.0"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from workbench.machine.host import cgroup, cpuinfo, memory, topology
-from workbench.machine.host.cpu import slurm_limit, tightest
+from workbench.machine.host.cpu import job_limit, tightest
 from workbench.machine.host.sysfs import parse_int
 from workbench.machine.nvidia.gpu_fields import normalise_bus_id
 from workbench.machine.nvidia.nvml_fields import clock_event_names
@@ -81,8 +81,8 @@ def test_effective_cores_lie_between_one_and_all(logical, more) -> None:
 
 
 @given(st.dictionaries(st.sampled_from(["SLURM_JOB_ID", "SLURM_CPUS_PER_TASK"]), anything))
-def test_slurm_variables_never_upset(environ: dict[str, str]) -> None:
-    limit = slurm_limit(environ)
+def test_variables_of_a_job_never_upset(environ: dict[str, str]) -> None:
+    limit = job_limit(environ)
     assert limit is None or limit.cores >= 1
 
 

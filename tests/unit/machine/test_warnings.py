@@ -155,7 +155,9 @@ def test_fewer_cores_name_their_limit() -> None:
         ("ONEDNN_MAX_CPU_ISA", "AVX2", "isa_variable"),
         ("NVIDIA_TF32_OVERRIDE", "1", "precision_variable"),
         ("NVIDIA_TF32_OVERRIDE", "0", "precision_variable"),
+        ("DNNL_DEFAULT_FPMATH_MODE", "BF16", "precision_variable"),
         ("CUDA_LAUNCH_BLOCKING", "1", "debug_variable"),
+        ("TORCH_COMPILE_DISABLE", "1", "debug_variable"),
     ],
 )
 def test_variables_that_change_results(name: str, value: str, code: str) -> None:

@@ -1,6 +1,7 @@
 """Workers that are lost, or never start."""
 
 import json
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,17 @@ def test_an_answer_that_cannot_be_read_is_the_end_of_its_worker_only(dropped, li
         made.ask(KEY, 1.0, SmallProbe, op="probe_small")
     assert caught.value.reason.code == "worker_died"
     assert not made.is_alive(KEY)
+
+
+@pytest.mark.parametrize(("soft_s", "expected"), [(-1, "lack of memory"), (60, "ulimit -t")])
+def test_a_killed_worker_may_have_used_up_its_processor_time(
+    dropped, monkeypatch, soft_s: int, expected: str
+) -> None:
+    monkeypatch.setattr(Process, "exit_code", lambda *_: -signal.SIGKILL)
+    monkeypatch.setattr(workers.resource, "getrlimit", lambda _: (soft_s, -1))
+    with pytest.raises(WorkerFailed) as caught:
+        pool(Control()).ask(KEY, 1.0, dict, **block(PLAIN))
+    assert expected in str(caught.value.reason.hint)
 
 
 def test_an_answer_without_an_end_is_the_end_of_its_worker_only(dropped, monkeypatch) -> None:

@@ -11,6 +11,7 @@ from builders import eventful
 
 from workbench.export.json import document_parts, dump
 from workbench.records import events as ev
+from workbench.records.document import Tool
 from workbench.records.errors import JournalError
 from workbench.records.reason import Warning
 from workbench.report.report import Report
@@ -87,6 +88,13 @@ def test_a_file_that_is_no_document_is_refused_in_one_line(tmp_path: Path, conte
     with pytest.raises(JournalError, match=r"mine\.json is not a workbench document") as e:
         read_document(file)
     assert "\n" not in str(e.value) and "codec" not in str(e.value)
+
+
+def test_the_output_of_another_command_is_called_so(tmp_path: Path) -> None:
+    file = tmp_path / "mine.json"
+    file.write_bytes(msgspec.json.encode({"schema_version": 1, "tool": Tool("w", "1", "detect")}))
+    with pytest.raises(JournalError, match="holds what `workbench detect` printed, not a run"):
+        read_document(file)
 
 
 PICK = dict.fromkeys(("value", "runner_up", "ratio", "ratio_ci95"))

@@ -380,7 +380,8 @@ def accelerator_sections(
             title = f"{card.device} ceilings"
             cards.append(Section(title, facts=reached, tone="strong gpu"))
     cards = cards or [Section("GPU", facts=no_gpu(machine), tone="strong gpu")]
-    has_stack = machine.gpus or machine.nvml.available or machine.cuda.available
+    is_nvidia = any(card.platform is None for card in machine.gpus)
+    has_stack = is_nvidia or machine.nvml.available or machine.cuda.available
     return [*cards, Section("Stack", facts=stack(machine, installed))] if has_stack else cards
 
 

@@ -19,7 +19,7 @@ from ..nvidia.probe import answer
 # Values for "the card has none": "N/A", and the largest numbers of a field's type (amdsmi.h).
 UNKNOWN = ("N/A", 0xFFFF, 0xFFFFFFFF)
 NOT_GIVEN = "AMD SMI has no value for it"
-NO_BUILD = "torch here is not a build for ROCm"
+NO_BUILD = "torch here is not a build for ROCm, which an AMD GPU needs"
 
 
 class AmdSmi:

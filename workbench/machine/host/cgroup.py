@@ -102,10 +102,11 @@ def cpuset(root: Path) -> set[int] | None:
     return None
 
 
-# Version -> the files with limit and usage, and the line of memory.stat with the cache.
+# Version -> the files with limits, the one with usage, and the line of memory.stat with the cache.
+# Above memory.high the kernel pauses each allocation, so more memory is of no use.
 _MEMORY_NAMES = {
-    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-    2: ("memory.max", "memory.current", "inactive_file"),
+    1: (("memory.limit_in_bytes",), "memory.usage_in_bytes", "total_inactive_file"),
+    2: (("memory.max", "memory.high"), "memory.current", "inactive_file"),
 }
 
 
@@ -115,10 +116,12 @@ def memory_limits(root: Path, total_bytes: int) -> list[tuple[int, int]]:
     number near 2**63.  Page cache that the kernel drops first (`inactive_file`) counts as left."""
     limits = []
     for version, folder in groups(root, "memory"):
-        limit_file, usage_file, cache_line = _MEMORY_NAMES[version]
-        limit = read_int(folder / limit_file)
-        if limit is None or not 0 <= limit < total_bytes:
+        limit_files, usage_file, cache_line = _MEMORY_NAMES[version]
+        read = (read_int(folder / name) for name in limit_files)
+        known = [limit for limit in read if limit is not None and 0 <= limit < total_bytes]
+        if not known:
             continue
+        limit = min(known)
         usage = read_int(folder / usage_file) or 0
         cache = stat_value(read_text(folder / "memory.stat"), cache_line)
         limits.append((limit, max(0, limit - max(0, usage - cache))))

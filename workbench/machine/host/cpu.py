@@ -1,7 +1,7 @@
 """The CPU, and how many of its cores this process can really use.
 
 OpenMP, OpenBLAS and oneTBB before 2022.3 (oneTBB#190) respect affinity but not a cgroup quota, so
-thread settings must come from `Cpu.effective_cores`, which respects both and Slurm's limit.
+thread settings must come from `Cpu.effective_cores`, which respects both and a job's limit.
 """
 
 import math
@@ -18,17 +18,23 @@ from . import cpuinfo, topology
 from .cgroup import cpu_quota
 from .sysfs import NOT_LINUX, parse_int, read_text
 
+# Scheduler -> the variable that every job has, and those with its CPUs here, the first of which
+# counts: sbatch(1) and srun(1), the PBS and LSF references, qsub(1) of Grid Engine.
+_SCHEDULERS = {
+    "slurm": ("SLURM_JOB_ID", "SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE"),  # the first on request
+    "pbs": ("PBS_JOBID", "NCPUS"),
+    "lsf": ("LSB_JOBID", "LSB_DJOB_NUMPROC"),
+    "sge": ("SGE_TASK_ID", "NSLOTS"),
+}
 
-def slurm_limit(environ: Mapping[str, str]) -> CoreLimit | None:
-    """The CPUs that Slurm gave this task; Slurm may not enforce them by affinity.
-    `SLURM_CPUS_PER_TASK` is only set on request; `SLURM_CPUS_ON_NODE` counts the step's CPUs on
-    this node (Slurm docs, srun and sbatch output environment)."""
-    if "SLURM_JOB_ID" not in environ:
-        return None  # the variables are inherited from a shell outside of the job
-    for name in ("SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE"):
-        cores = parse_int(environ.get(name, ""))
-        if cores is not None and cores > 0:
-            return CoreLimit(name="slurm", cores=float(cores), source=name)
+
+def job_limit(environ: Mapping[str, str]) -> CoreLimit | None:
+    """The CPUs that a scheduler gave this job, which it may not enforce by affinity."""
+    for scheduler, (of_job, *names) in _SCHEDULERS.items():
+        for name in names if of_job in environ else ():  # else inherited from outside of the job
+            cores = parse_int(environ.get(name, ""))
+            if cores is not None and cores > 0:
+                return CoreLimit(name=scheduler, cores=float(cores), source=name)
     return None
 
 
@@ -36,7 +42,7 @@ def core_limits(root: Path) -> list[CoreLimit]:
     """All limits on the usable cores, first the machine's own number."""
     mask = affinity_mask()  # taskset or a cpuset
     affinity = CoreLimit("affinity", float(len(mask)), "sched_getaffinity") if mask else None
-    limits = (_logical_cores(root), affinity, cpu_quota(root), slurm_limit(os.environ))
+    limits = (_logical_cores(root), affinity, cpu_quota(root), job_limit(os.environ))
     return [limit for limit in limits if limit is not None]
 
 

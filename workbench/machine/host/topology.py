@@ -57,8 +57,8 @@ def parse_size(text: str) -> int | None:
 
 
 def numa_nodes(root: Path) -> int | None:
-    """Number of memory nodes; None if unknown."""
-    return len(cpulist(read_text(root / "sys/devices/system/node/online"))) or None
+    """Number of memory nodes with cores, unlike a GPU's memory on Grace; None if unknown."""
+    return len(cpulist(read_text(root / "sys/devices/system/node/has_cpu"))) or None
 
 
 def smt(root: Path) -> bool | None:

@@ -154,13 +154,15 @@ def _said(api: str, reason: Reason | None) -> str:
     return message if message.startswith(f"{api} ") else f"{api}: {message}"
 
 
-def on_the_bus(root: Path) -> list[str]:
-    """PCI addresses of NVIDIA GPUs, from sysfs, which needs no driver."""
+def on_the_bus(
+    root: Path, vendor: str = _NVIDIA_VENDOR, classes: tuple[str, ...] = (_DISPLAY_CLASS,)
+) -> list[str]:
+    """PCI addresses of a vendor's GPUs, from sysfs, which needs no driver."""
     return [
         device.name
         for device in sorted((root / "sys/bus/pci/devices").glob("*"))
-        if read_text(device / "vendor").strip() == _NVIDIA_VENDOR
-        and read_text(device / "class").startswith(_DISPLAY_CLASS)
+        if read_text(device / "vendor").strip() == vendor
+        and read_text(device / "class").startswith(classes)
     ]
 
 
@@ -236,7 +238,8 @@ def no_gpu(machine: Machine) -> Reason | None:
         return None
     if machine.gpus:
         why = "; ".join(sorted({g.unavailable.get("device", "unknown") for g in machine.gpus}))
-        return Reason("gpu_unusable", f"no GPU is usable: {why}", cuda_remedy(machine))
+        remedy = None if all(gpu.platform for gpu in machine.gpus) else cuda_remedy(machine)
+        return Reason("gpu_unusable", f"no GPU is usable: {why}", remedy)
     nvml, cuda = machine.nvml.reason, machine.cuda.reason
     if nvml is not None and nvml.code == GPU_WITHOUT_DRIVER:
         return nvml

@@ -39,12 +39,14 @@ WARNED = {
         "`unset {}` to measure what the CPU can do",
     ),
     "precision_variable": (
-        "NVIDIA_TF32_OVERRIDE TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+        "NVIDIA_TF32_OVERRIDE TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"
+        " ONEDNN_DEFAULT_FPMATH_MODE DNNL_DEFAULT_FPMATH_MODE",
         "{} overrides a program's precision; the workers run without it",
         "`unset {}`, or expect other results where it is set",
     ),
     "debug_variable": (
-        "CUDA_LAUNCH_BLOCKING PYTHONDEVMODE PYTHONMALLOC PYTORCH_NO_CUDA_MEMORY_CACHING",
+        "CUDA_LAUNCH_BLOCKING PYTHONDEVMODE PYTHONMALLOC PYTORCH_NO_CUDA_MEMORY_CACHING"
+        " TORCHDYNAMO_DISABLE TORCH_COMPILE_DISABLE",
         "{} is set; it helps to find errors and slows the work down",
         "`unset {}`",
     ),
