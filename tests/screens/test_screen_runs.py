@@ -347,7 +347,7 @@ async def test_del_asks_and_deletes_only_after_a_yes(kept: Path) -> None:
         await loaded(pilot)
         assert not (kept / "20261121-120000-dddd.jsonl").exists()
         assert "4 runs" in text(pilot)
-        await press(pilot, "down", "delete", "delete")
+        await press(pilot, "down", "backspace", "backspace")
         await loaded(pilot)
         assert cursor(pilot) == "20261120-090000-aaaa", "the one below, not the newest"
 
