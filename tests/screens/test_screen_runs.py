@@ -250,7 +250,23 @@ async def test_an_opened_sweep_comes_with_its_curves(kept: Path) -> None:
     async with on_runs() as pilot:
         await press(pilot, "down", "down", "down", "enter")
         await loaded(pilot)
-        assert "[2 Run]" in text(pilot) and "matmul over n" in text(pilot)
+        assert "[2 Run]" in text(pilot) and "Rate over n" in text(pilot)
+
+
+@pytest.mark.parametrize(
+    ("lock", "said"),
+    [
+        (fcntl.LOCK_UN, "`workbench resume 20261121-110000-cccc` measures the rest"),
+        (fcntl.LOCK_EX, "the run is still under way"),
+    ],
+)
+async def test_a_run_without_an_end_says_how_to_get_the_rest(folder, lock: int, said: str) -> None:
+    with keep("20261121-110000-cccc", scenes.midway()).open("r+b") as file:
+        fcntl.flock(file, lock)
+        async with on_runs() as pilot:
+            await press(pilot, "enter")
+            await loaded(pilot)
+            assert f"recorded, incomplete  {said}; 1 of 6 scenarios answered" in text(pilot)
 
 
 async def test_a_run_in_progress_is_not_disturbed(kept: Path) -> None:
