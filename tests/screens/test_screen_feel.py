@@ -59,13 +59,18 @@ async def test_hidden_screens_are_built_unless_a_run_is_in_progress(monkeypatch)
     app, _ = held(scenes.midway())
     async with settled(app, SIZE):
         assert [*app._screen_stacks] == ["Advisor"]
-    app = replayed(scenes.h200(), replay=True)
+    searched = list[int]()
+    monkeypatch.setattr("screens.pages.model._file_lines", lambda: searched.append(1) or [])
+    app = replayed(scenes.h200())
     async with settled(app, SIZE) as pilot:
         while len(app._screen_stacks) < len(PAGES):
             await pilot.pause()
         await settle(pilot)
         (hidden,), app.session.looked_at = app._screen_stacks["Run"], "branching"
         await press(pilot, "2")
+        assert not searched, "the disk is left alone until the screen is shown"
+        await press(pilot, "4")
+        assert searched
         assert app.screen is hidden and "[2 Run]" in text(pilot)
         assert "Irregular, branching tasks" in text(pilot)
 
