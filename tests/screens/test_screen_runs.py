@@ -1,5 +1,6 @@
 """The list of kept runs, and two of them compared."""
 
+import fcntl
 import re
 import threading
 import time
