@@ -16,7 +16,9 @@ from textual.screen import Screen
 
 from workbench.contract import WorkloadError
 from workbench.engine.exit_codes import CUT_SHORT
+from workbench.export.view.events import ALARMING
 from workbench.planning.request import Request
+from workbench.records.events import WarningRaised
 from workbench.report.candidate import Row
 from workbench.report.report import Report
 
@@ -165,6 +167,8 @@ class WorkbenchApp(Shell):
                 async for event in stream:
                     session.apply(event)
                     self._dirty = True
+                    if isinstance(event, WarningRaised) and event.warning.code in ALARMING:
+                        self.complain(event.warning.one_line)  # else only the log shows it
         except EventSourceError as error:
             session.failure = error
         except (KeyError, ValueError) as error:

@@ -16,6 +16,7 @@ from workbench.records.errors import JournalError
 from workbench.report.report import Report
 from workbench.report.run_files import read_journal
 from workbench.text.sanitize import shown
+from workbench.text.units import counted
 
 from .keys import ADVISOR, PAGES
 from .pages.base import ViewScreen
@@ -24,6 +25,8 @@ from .state.threads import in_thread
 from .terminal import TerminalApp
 from .theme import choose
 from .widgets.filter import FilterBar
+
+NOTICE = 4  # lines of a copied text in the notice about it
 
 
 def _entries() -> type[Any]:
@@ -87,7 +90,10 @@ class Shell(TerminalApp):
         command = screen.command() if isinstance(screen, ViewScreen) else None
         if command is not None:
             self.copy_to_clipboard(command)
-            self.notify(command, title="Copied", markup=False)
+            lines = command.splitlines()
+            if (more := len(lines) - NOTICE) > 0:  # code, which its screen shows in full
+                lines[NOTICE:] = [f"and {counted(more, 'more line')}"]
+            self.notify("\n".join(lines), title="Copied", markup=False)
 
     def action_export(self) -> None:
         self.export(self.session.report)

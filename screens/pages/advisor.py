@@ -90,9 +90,9 @@ class AdvisorScreen(ViewScreen):
         self.write("race", lambda width: _race(row, session, width) if row else [], when=wide)
 
     def _answer(self, row: Row, session: Session, width: int) -> list[Text]:
-        """The answer, and below it the candidates while they race or where there is room."""
-        racing, (columns, lines) = session.going and row.verdict is None, self.size
-        below = columns < SIDE_BY_SIDE and (racing or lines >= ROOMY_HEIGHT)
+        """The answer, and below it the candidates if it is missing or where there is room."""
+        columns, lines = self.size
+        below = columns < SIDE_BY_SIDE and (row.verdict is None or lines >= ROOMY_HEIGHT)
         race = race_lines(row, session, width) if below else []
         return [*answer_lines(row, session, width), *([Text(), *race] if race else [])]
 

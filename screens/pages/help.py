@@ -28,6 +28,9 @@ WORDS = (  # word, meaning, and the screens that show it ("" if all do)
     ("/ ...", "another candidate is as good as the pick", "Advisor"),
     ("usual", "the device usually recommended for such a job", "Advisor"),
     ("either", "CPU and GPU are too close to call", f"{ANSWERS} Runs Compare"),
+    ("alone", "no other candidate could be compared with the pick", "Advisor"),
+    ("varies", "the times vary too much for a ratio", f"Advisor {RACES}"),
+    ("1/1.2x", "1.2x better; the answer says why it is not the pick", f"Advisor {RACES}"),
     ("unknown", "the measurements do not say which device is faster", f"{ANSWERS} Runs Compare"),
     (
         "Lead",

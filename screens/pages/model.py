@@ -75,7 +75,7 @@ class ModelScreen(ViewScreen):
     def _draw_files(self, table: Table) -> None:
         """Draw the files to choose from, while the run shown is about no model or code."""
         can = bool(self.app.check_action("new", ()))
-        if can and self._stale:  # a search would disturb a race
+        if can and self._stale and self.is_current:  # a search would disturb a race
             self._stale = False
             self._look()
         files = self._files or []

@@ -47,7 +47,7 @@ class RunsScreen(ViewScreen):
         Binding("s", "again", "Start", tooltip="start the command of this run again", group=SPARE),
         Binding("e", "export", "Export", tooltip="write an HTML page of this run", group=SPARE),
         Binding(
-            "delete",
+            "delete,backspace",  # a Mac's delete key sends the latter
             "delete",
             "Delete",
             key_display="del",

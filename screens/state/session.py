@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from workbench.engine.exit_codes import CUT_SHORT, OK, USAGE
+from workbench.export.view.answers import rest_text
 from workbench.export.view.derived import RunView
 from workbench.export.view.events import LogLine, narrate
 from workbench.records.events import AnyEvent
@@ -141,6 +142,12 @@ class Session(RunView):
         if self.failure is not None:
             return self.failure.code
         return CUT_SHORT if self.report.finished is None else self.report.finished.exit_code
+
+    @property
+    def rest(self) -> str:
+        """How to get the rest of a run that was cut short, or ""."""
+        stamp = self.phase, self.report.status
+        return self._once(("rest",), stamp, lambda: rest_text(self.report))
 
     @property
     def has_begun(self) -> bool:

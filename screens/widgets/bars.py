@@ -109,18 +109,8 @@ def _activity(session: Session) -> Content:
             return Content("this machine; n starts a run")
         case "stopping":
             return Content("writing what was measured...")
-        case "finished" | "incomplete" if session.has_model:
-            if (pick := pick_of(report)) is None:
-                return Content("no pick")
-            return Content(f"pick: {brief(pick.name, report)}")
         case "finished" | "incomplete":
-            verdicts = [v for v in report.verdicts if v.choice != "unknown"]
-            answered = sum(verdict.confidence != OPEN for verdict in verdicts)
-            rows = report.rows.values()
-            if owed := sum(row.plan.owes_verdict for row in rows):
-                return Content(f"{answered} of {units.counted(owed, 'scenario')} answered")
-            raced = sum(any(c.blocks for c in row.candidates) for row in rows)
-            return Content(f"{units.counted(raced, 'row')} measured" if raced else "")
+            return Content("; ".join(filter(None, [session.rest, _outcome(session)])))
     case = run.case_name(report.current_case) if report.current_case else "preparing"
     if report.current_row is None and session.has_model:
         doing = "choosing candidates" if report.subject else "reading the model or code"
@@ -133,6 +123,21 @@ def _activity(session: Session) -> Content:
         return Content(brief(candidate.name, report))
     title = run.title(report.current_row)
     return Content.assemble(title, (": ", "dim"), case)
+
+
+def _outcome(session: Session) -> str:
+    """The result of a run that is over: the pick, or the number of answers or rows."""
+    report = session.report
+    if session.has_model:
+        pick = pick_of(report)
+        return "no pick" if pick is None else f"pick: {brief(pick.name, report)}"
+    verdicts = [v for v in report.verdicts if v.choice != "unknown"]
+    answered = sum(verdict.confidence != OPEN for verdict in verdicts)
+    rows = report.rows.values()
+    if owed := sum(row.plan.owes_verdict for row in rows):
+        return f"{answered} of {units.counted(owed, 'scenario')} answered"
+    raced = sum(any(c.blocks for c in row.candidates) for row in rows)
+    return f"{units.counted(raced, 'row')} measured" if raced else ""
 
 
 def _gauge(session: Session, width: int) -> Content:

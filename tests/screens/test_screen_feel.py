@@ -21,6 +21,8 @@ from screens.widgets.filter import FilterBar
 from screens.widgets.pane import Pane
 from screens.widgets.table import Table
 from workbench.files import config
+from workbench.records import events as ev
+from workbench.records.reason import Warning
 
 SIZE = (120, 40)
 BUILD = WorkbenchApp._build  # which other tests do without
@@ -59,11 +61,16 @@ async def test_hidden_screens_are_built_unless_a_run_is_in_progress(monkeypatch)
     app, _ = held(scenes.midway())
     async with settled(app, SIZE):
         assert [*app._screen_stacks] == ["Advisor"]
-    app = replayed(scenes.h200(), replay=True)
+    searched = list[int]()
+    monkeypatch.setattr("screens.pages.model._file_lines", lambda: searched.append(1) or [])
+    app = replayed(scenes.h200())
     async with settled(app, SIZE) as pilot:
         while len(app._screen_stacks) < len(PAGES):
             await pilot.pause()
         await settle(pilot)
+        assert not searched, "the disk is left alone until the screen is shown"
+        await press(pilot, "4")
+        assert searched
         (hidden,), app.session.looked_at = app._screen_stacks["Run"], "branching"
         await press(pilot, "2")
         assert app.screen is hidden and "[2 Run]" in text(pilot)
@@ -244,6 +251,13 @@ async def test_x_asks_once_and_forgets_the_question() -> None:
         await press(pilot, "x")
         assert feed.said == ["cancel"]
         assert not app._notifications, "the question is answered"
+
+
+async def test_a_warning_that_the_run_is_not_kept_is_shown_at_once() -> None:
+    lost = Warning("no_journal", "this run is not kept", "set XDG_STATE_HOME")
+    app, _ = held([*scenes.midway(), ev.WarningRaised(at_s=11.0, warning=lost)])
+    async with settled(app, SIZE):
+        assert [notice.message for notice in app._notifications] == [lost.one_line]
 
 
 @pytest.mark.parametrize("long", [True, False])

@@ -73,6 +73,13 @@ async def test_a_low_terminal_shows_the_candidates_of_the_row_that_is_raced() ->
         assert "Candidate " not in text(pilot)
 
 
+async def test_a_low_terminal_shows_what_was_measured_before_the_engine_died() -> None:
+    app, _ = held(scenes.midway(), EventSourceError("killed", "try again"))
+    async with settled(app, (80, 24)) as pilot:
+        await press(pilot, "down", "down", "down", "down")
+        assert "Candidate " in text(pilot) and "5.03x" in text(pilot)
+
+
 async def test_a_wide_terminal_shows_the_race_left_of_the_answer() -> None:
     async with settled(replayed(scenes.h200()), (200, 60)) as pilot:
         lines = text(pilot).splitlines()

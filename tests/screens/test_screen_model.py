@@ -246,7 +246,11 @@ async def test_c_copies_the_code_as_it_stands() -> None:
     app = replayed(DONE)
     async with settled(app, SIZE) as pilot:
         await press(pilot, "c")
-        assert app.clipboard == Report.of(DONE).model.advice.snippet
+        code = Report.of(DONE).model.advice.snippet
+        assert app.clipboard == code
+        (notice,) = app._notifications
+        assert notice.message.startswith(code.splitlines()[0])
+        assert notice.message.splitlines()[4:] == [f"and {len(code.splitlines()) - 4} more lines"]
 
 
 async def test_before_there_is_code_c_copies_the_command() -> None:

@@ -10,6 +10,7 @@ from stage import Feed, loaded, opened, press, replayed, settled, text
 from screens.app import WorkbenchApp
 from screens.pages.help import WORDS
 from screens.state.session import Session
+from workbench.export.view.tables import VARIES
 from workbench.records.verdict import CONFIDENCES
 from workbench.report.report import Report
 from workbench.report.run_files import OpenedRun
@@ -104,7 +105,7 @@ async def test_the_help_names_our_own_keys_and_the_short_words_of_the_tables() -
 
 
 def test_the_help_explains_every_word_of_confidence() -> None:
-    assert {word for word, _, at in WORDS if "Advisor" in at} >= {*CONFIDENCES}
+    assert {word for word, _, at in WORDS if "Advisor" in at} >= {*CONFIDENCES, VARIES, "alone"}
 
 
 async def test_a_temperature_has_its_unit() -> None:

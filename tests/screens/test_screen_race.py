@@ -1,5 +1,6 @@
 """The race of one row: the forest plot, the lead by round, and the canvas of the curves."""
 
+import pytest
 import scenes
 from stage import held, press, replayed, settled, text
 
@@ -158,7 +159,15 @@ def test_references_come_after_their_heading_and_the_filter_leaves_them_out() ->
 def test_ticks_are_one_two_and_five() -> None:
     assert ticks(0.9, 120, 10) == [1, 2, 5, 10, 20, 50, 100]
     assert ticks(0.9, 120, 4) == [1, 10, 100]
-    assert ticks(1.0, 1.3, 4) == [1.0, 1.1, 1.2, 1.3] or len(ticks(1.0, 1.3, 4)) <= 4
+    assert ticks(1.0, 1.3, 4) == pytest.approx([1.0, 1.1, 1.2, 1.3])
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(1.02, 1.38, [1.1, 1.2, 1.3]), (1.0, 1.05, [1.0, 1.02, 1.04]), (2.0, 25.0, [2, 5, 10, 20])],
+)
+def test_an_axis_has_more_than_one_tick(low: float, high: float, expected: list[float]) -> None:
+    assert ticks(low, high, 3) == pytest.approx(expected)
 
 
 def test_braille_names_lines_at_their_ends_and_shades_the_crossing() -> None:

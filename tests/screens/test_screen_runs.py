@@ -1,5 +1,6 @@
 """The list of kept runs, and two of them compared."""
 
+import fcntl
 import re
 import threading
 import time
@@ -250,7 +251,23 @@ async def test_an_opened_sweep_comes_with_its_curves(kept: Path) -> None:
     async with on_runs() as pilot:
         await press(pilot, "down", "down", "down", "enter")
         await loaded(pilot)
-        assert "[2 Run]" in text(pilot) and "matmul over n" in text(pilot)
+        assert "[2 Run]" in text(pilot) and "Rate over n" in text(pilot)
+
+
+@pytest.mark.parametrize(
+    ("lock", "said"),
+    [
+        (fcntl.LOCK_UN, "`workbench resume 20261121-110000-cccc` measures the rest"),
+        (fcntl.LOCK_EX, "the run is still under way"),
+    ],
+)
+async def test_a_run_without_an_end_says_how_to_get_the_rest(folder, lock: int, said: str) -> None:
+    with keep("20261121-110000-cccc", scenes.midway()).open("r+b") as file:
+        fcntl.flock(file, lock)
+        async with on_runs() as pilot:
+            await press(pilot, "enter")
+            await loaded(pilot)
+            assert f"recorded, incomplete  {said}; 1 of 6 scenarios answered" in text(pilot)
 
 
 async def test_a_run_in_progress_is_not_disturbed(kept: Path) -> None:
@@ -347,7 +364,7 @@ async def test_del_asks_and_deletes_only_after_a_yes(kept: Path) -> None:
         await loaded(pilot)
         assert not (kept / "20261121-120000-dddd.jsonl").exists()
         assert "4 runs" in text(pilot)
-        await press(pilot, "down", "delete", "delete")
+        await press(pilot, "down", "backspace", "backspace")
         await loaded(pilot)
         assert cursor(pilot) == "20261120-090000-aaaa", "the one below, not the newest"
 

@@ -40,7 +40,7 @@ async def test_the_curve_grows_while_the_sizes_are_raced() -> None:
     async with settled(app, (120, 40)) as pilot:
         shown = text(pilot)
         assert "Matrix product, n=512   [ 4 of 7 ]" in shown
-        assert "matmul over n" in shown
+        assert "Rate over n" in shown
         assert plotted(shown.splitlines())
         assert "overtakes" in shown
         assert "Log ─" in shown
@@ -120,7 +120,7 @@ def test_all_sizes_between_which_the_lead_changes_device_are_shaded() -> None:
     for changes, title, count in (
         ([stays, moves, back], "shaded where the lead changes device", 2),
         ([stays], "shaded where the lead changes", 1),
-        ([], "matmul over n", 0),
+        ([], "Rate over n", 0),
     ):
         first, *lines = curve_lines(replace(sweep, lead_changes=changes), {}, None, 100, 30)
         assert first.plain.partition(" ─")[0].endswith(title)

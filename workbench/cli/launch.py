@@ -195,14 +195,17 @@ def _finish(
     *,
     samples: bool = True,
 ) -> int:
-    """Print how to open the `last` run, and write the run that the command line `asked` for."""
+    """Print how to open or resume the `last` run, and write the run that the command line `asked`
+    for."""
+    from ..export.view.answers import rest_text
     from ..report.journal import is_kept
     from .headless import is_cut, save
 
     run = last.started.id if last.started is not None else ""
     if is_kept(run):
         how = "only its beginning is kept" if is_cut(last) else "kept"
-        sys.stdout.write(f"{how}: workbench open {run}\n")
+        sys.stdout.write("; ".join(filter(None, [f"{how}: workbench open {run}", rest_text(last)])))
+        sys.stdout.write("\n")
     return code if output is None or asked is None else save(output, asked, code, samples=samples)
 
 

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 
 from ..advisor.subject import is_refused, recommendation
 from ..records.document import PHASES, Sweep
-from ..report import history, journal
+from ..report import journal
 from ..report.candidate import Row
-from ..report.cut_run import refusal, resumable
+from ..report.cut_run import refusal
 from ..report.report import Report
 from ..text.sanitize import shown
-from .view.answers import notes, result_lines
+from .view.answers import UNDER_WAY, notes, rest_text, result_lines
 from .view.curves import findings, rate_table, sweep_title
 from .view.derived import RunView
 from .view.details import INDENT, largest_facts, trace_facts
@@ -40,15 +40,11 @@ def _breaking_off(report: Report) -> list[Fact]:
     """Say that the run has no end, and how to measure the rest if its journal is here."""
     if report.status != "incomplete" or report.started is None:
         return []
-    run, text = report.started.id, "the run was cut short"
-    if journal.is_kept(run):
-        if history.is_being_written(journal.path_of(run)):
-            text = "the run is still under way"
-        elif known := resumable(report):
-            text = f"{text}; `workbench resume {known}` measures the rest"
-        elif refusal(report):
-            text = f"{text}; run it again: `{report.started.tool.command}`"
-    return [fact("incomplete", text)]
+    rest = rest_text(report)
+    if not rest and journal.is_kept(report.started.id) and refusal(report):
+        rest = f"run it again: `{report.started.tool.command}`"
+    text = "; ".join(filter(None, ["the run was cut short", rest]))
+    return [fact("incomplete", rest if rest == UNDER_WAY else text)]
 
 
 def _nothing(report: Report) -> str:

@@ -7,6 +7,7 @@ import pytest
 import scenes
 from builders import machine
 from click.testing import CliRunner
+from kept_runs import keep
 
 from workbench import machine as this_machine
 from workbench.cli.launch import _finish, take_part
@@ -14,6 +15,7 @@ from workbench.cli.main import cli
 from workbench.planning.request import Request
 from workbench.planning.usage import UsageError, check_apart, target
 from workbench.report.report import Report
+from workbench.report.run_files import open_run
 
 
 @pytest.mark.parametrize("begun", [True, False])
@@ -26,6 +28,16 @@ def test_output_is_written_if_the_run_that_was_asked_for_began(tmp_path: Path, b
         assert json.loads(file.read_text())["run"]["id"] == scenes.cpu_only()[0].id
     else:
         assert not file.exists() or not file.read_text()
+
+
+def test_a_run_that_was_stopped_on_the_screens_says_how_to_get_the_rest(capsys) -> None:
+    keep("20261121-110000-cccc", scenes.cancelled())
+    last = open_run("20261121-110000-cccc").report
+    assert _finish(last, None, 130) == 130
+    assert capsys.readouterr().out == (
+        "kept: workbench open 20261121-110000-cccc;"
+        " `workbench resume 20261121-110000-cccc` measures the rest\n"
+    )
 
 
 @pytest.mark.parametrize("other", ["--trace", "--save-best"])

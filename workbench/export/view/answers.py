@@ -11,7 +11,7 @@ from ...advisor.subject import answer
 from ...records.reason import Reason, Warning
 from ...records.verdict import OPEN, ObjectivePick, Verdict
 from ...report import sweeps
-from ...report.candidate import Candidate, Row
+from ...report.candidate import CANCELLED, Candidate, Row
 from ...report.names import candidate_name, in_words, place_text
 from ...report.report import Report
 from ...stats.paired import Ratio
@@ -27,6 +27,7 @@ from .words import choice_text, choice_word, confidence_text, pick_texts
 
 PLOT_HEIGHT = 14  # lines of the curves with axis and title
 NAMED_OPERATORS = 5  # in one line
+UNDER_WAY = "the run is still under way"
 
 
 def answer_lines(row: Row, run: RunView, width: int) -> list[Text]:
@@ -90,6 +91,21 @@ def ending_lines(run: RunView, width: int, *, starts: bool) -> list[Text]:
         keys = [*("   ".join([key, *export]) for key in longest), "n: new"]
     forms = [Text.of(said, (text, "dim")) for text in keys]
     return [longest_that_fits([*forms, said], width)]
+
+
+def rest_text(report: Report) -> str:
+    """How to get the rest of a run that was cut short; "" if that is not known."""
+    from ...report import history, journal  # their imports would delay the first picture
+    from ...report.cut_run import resumable
+
+    run = report.started.id if report.started is not None else ""
+    if report.status not in ("incomplete", CANCELLED) or not journal.is_kept(run):
+        return ""
+    # The engine still holds the journal just after the end of a cancelled run.
+    if report.status != CANCELLED and history.is_being_written(journal.path_of(run)):
+        return UNDER_WAY
+    known = resumable(report)
+    return f"`workbench resume {known}` measures the rest" if known else ""
 
 
 def command_lines(command: str) -> list[Text]:

@@ -32,18 +32,23 @@ class Band(msgspec.Struct, frozen=True):
     middle: float | None = None
 
 
-def ticks(low: float, high: float, most: int) -> list[float]:
-    """At most `most` ticks of a logarithmic axis, at 1, 2 and 5 times powers of ten."""
-    powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
+def ticks(low: float, high: float, most: int, least: int = 2) -> list[float]:
+    """About `most` ticks of a logarithmic axis, at 1, 2 and 5 times powers of ten, but at least
+    two: a single one would not show the scale."""
+    powers = range(math.floor(math.log10(low)) - 2, math.ceil(math.log10(high)) + 1)
     steps = [factor * 10.0**power for power in powers for factor in (1, 2, 5)]
+
+    def multiples(step: float) -> range:
+        return range(math.ceil(low / step), math.floor(high / step) + 1)
+
     if high < 10 * low:
-        step = next(each for each in steps if (high - low) / each <= most)
-        found = [step * n for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
-    else:
-        found = [step for step in steps if low <= step <= high]
-        if len(found) > most:
-            tens = [10.0**power for power in powers if low <= 10.0**power <= high]
-            found = tens[:: math.ceil(len(tens) / most)]
+        able = [step for step in steps if len(multiples(step)) >= least] or steps[:1]
+        step = next((each for each in able if (high - low) / each <= most), able[-1])
+        return [step * n for n in multiples(step)]
+    found = [step for step in steps if low <= step <= high]
+    tens = [10.0**power for power in powers if low <= 10.0**power <= high]
+    if len(found) > most and len(tens) >= least:
+        return tens[:: math.ceil(len(tens) / most)]
     return found
 
 

@@ -169,7 +169,7 @@ def curve_lines(
     """The plot first, then as many findings as fit; for the arguments see `chart_lines`."""
     bands, change = crossings(sweep, found)
     shaded = f", shaded where the lead {change}" if bands else ""
-    title = heading(f"{sweep.workload} over {', '.join(sweep.axes)}{shaded}", width)
+    title = heading(f"Rate over {', '.join(sweep.axes)}{shaded}", width)
     found_out = [Text.of(sentence) for sentence in findings(sweep)]
     sentences = [sentence.truncate(width) for sentence in found_out]
     wrapped = [line for sentence in found_out for line in sentence.wrap(width)]

@@ -35,7 +35,7 @@ def axis(all_: Mapping[str, Ratio]) -> Callable[[str, int], Text]:
         width -= VALUE
         drawn = [" "] * width
         high = max([LEAST_TOP, *(behind.high for behind in all_.values())])
-        for tick in (1.0, *ticks(1.0, high, max(2, width // 7))):
+        for tick in (1.0, *ticks(1.0, high, max(2, width // 7), least=1)):
             text = _short(f"{tick:.12g}x", tick)
             start = min(_place(tick, all_, width), width - len(text))
             if all(cell == " " for cell in drawn[max(0, start - 1) : start + len(text) + 1]):
