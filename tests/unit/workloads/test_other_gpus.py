@@ -178,6 +178,14 @@ def test_photographs_for_mps_wait_in_pageable_memory(monkeypatch) -> None:
     assert task.sources[0].data_ptr() == task.photos[0].ctypes.data
 
 
+def test_inputs_of_a_network_wait_in_pageable_memory_for_every_library(monkeypatch) -> None:
+    monkeypatch.setattr(torch, "xpu", Part())
+    monkeypatch.setattr(torch.nn.Module, "to", lambda self, *_, **__: self)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", None)  # ONNX Runtime and JAX have none
+    task = small("infer_mlp", "xpu:0", width=8)
+    assert task.hosted[0].data_ptr() == task.inputs[0].ctypes.data
+
+
 def test_cases_are_planned_where_their_library_works() -> None:
     request = Request(workloads=("infer_cnn",), devices=("gpu",))
     for platform, device, expected in (
