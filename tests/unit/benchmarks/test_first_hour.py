@@ -4,8 +4,10 @@ import itertools
 import json
 import sys
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import first_hour_outputs as outputs
@@ -29,6 +31,7 @@ from benchmarks.first_hour.judge import (
 from benchmarks.first_hour.parts import PART_S, PARTS, Step
 from benchmarks.first_hour.runner import ROOT, SIMULATED, run_part
 from workbench.cli.main import cli
+from workbench.contract import Variant
 from workbench.export.json import dump
 from workbench.report.report import Report
 
@@ -186,6 +189,7 @@ def test_ranges_depend_on_the_card(tmp_path: Path) -> None:
     unknown = answers(tmp_path)
     assert unknown["products bf16 burst"] == "not tried: no expectation for this card"
     assert unknown["row training"] == "not tried: no expectation for this card"
+    assert unknown["M5"] == "not tried: no expectation for this card"  # its sheet has no FP64
     assert unknown["fault memory"] == "confirmed: 512.0"
 
 
@@ -309,6 +313,26 @@ def test_it_runs_every_file_with_a_test_for_a_card() -> None:
     there = (path for path in (ROOT / "tests").rglob("test_*.py") if path != Path(__file__))
     marked = {str(path.relative_to(ROOT)) for path in there if "mark.cuda" in path.read_text()}
     assert run == marked
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        ({"precision": "bf16"}, "bf16"),
+        ({"variant": Variant("gpu", "torch", "bf16", mode="graph")}, "bf16"),
+        ({"precision": "fp16"}, None),
+        ({}, None),
+    ],
+)
+def test_a_card_skips_tests_of_a_precision_that_it_lacks(
+    given: dict[str, Any], missing: str | None, request: pytest.FixtureRequest, monkeypatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (7, 5))  # a T4's
+    conftest = request.config.pluginmanager.get_plugin(str(ROOT / "tests" / "conftest.py"))
+    marked = SimpleNamespace(get_closest_marker=str, callspec=SimpleNamespace(params=given))
+    with pytest.raises(pytest.skip.Exception, match=missing) if missing else nullcontext():
+        conftest.pytest_runtest_setup(marked)
 
 
 def test_without_a_gpu_every_part_ends_and_says_so(tmp_path, monkeypatch, capsys) -> None:
