@@ -69,12 +69,12 @@ def shortfalls(ceilings: Ceilings) -> Iterator[tuple[str, str]]:
             continue
         least = FAR_BELOW if sheet.power_w >= LOW_POWER_W else FAR_BELOW_AT_LOW_POWER
         pairs = [
-            (f"{precision} products", device.peak_ops_per_s.get(precision), peak, least)
+            (f"{precision} products reach", device.peak_ops_per_s.get(precision), peak, least)
             for precision, peak in sheet.peak_ops_per_s.items()
         ]
         bandwidth = device.memory_bytes_per_s, sheet.memory_bytes_per_s
-        pairs.append(("memory bandwidth", *bandwidth, FAR_BELOW))
+        pairs.append(("memory bandwidth reaches", *bandwidth, FAR_BELOW))
         for what, measured, promised, share_least in pairs:
             if measured and measured < share_least * promised:
                 share = units.percent(measured / promised)
-                yield device.device, f"{what} reach {share} of the datasheet"
+                yield device.device, f"{what} {share} of the datasheet"
