@@ -67,7 +67,7 @@ GPU_CAUSES = (
     ("unsupported toolchain", "driver_too_old", _PTX_HINT),
     ("launch timed out", "kernel_timeout", f"{_WATCHDOG}: choose a smaller size or batch"),
     ("busy or unavailable", "gpu_busy", f"end its processes, or {SHARE_GPU}"),
-    ("ECC error", "gpu_faulty", "reset or replace the card: `nvidia-smi -q -d ECC`"),
+    ("ECC error", "gpu_faulty", "reset or replace the card: `nvidia-smi -q -d ECC,ROW_REMAPPER`"),
     ("captur", "unsupported", UNCAPTURED),
     ("not yet initialized", "gpu_not_ready", "`sudo systemctl start nvidia-fabricmanager`"),
     ("No CUDA GPUs are available", "gpu_lost", _LOST_HINT),
