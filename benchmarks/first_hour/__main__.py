@@ -73,9 +73,8 @@ def keep(folder: Path, into: Path) -> list[str]:
 
 
 def short(card: str) -> str:
-    """`h200` of "NVIDIA H200"."""
-    words = [word for word in re.findall(r"[a-z0-9]+", card.casefold()) if word != "nvidia"]
-    return "-".join(words[:1]) or "gpu"
+    """`h200` of "NVIDIA H200", `4090` of "NVIDIA GeForce RTX 4090": its first word with a digit."""
+    return next(iter(re.findall(r"[a-z]*\d[a-z0-9]*", card.casefold())), "gpu")
 
 
 def main(arguments: list[str] | None = None) -> int:

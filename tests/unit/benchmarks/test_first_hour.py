@@ -16,7 +16,7 @@ import scenes
 from first_hour_outputs import H200, changed
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from benchmarks.first_hour.__main__ import main
+from benchmarks.first_hour.__main__ import main, short
 from benchmarks.first_hour.evidence import Evidence
 from benchmarks.first_hour.findings import H100
 from benchmarks.first_hour.judge import (
@@ -274,6 +274,11 @@ def test_a_rehearsal_runs_what_needs_no_card_and_proves_nothing(tmp_path: Path) 
     assert by_id["M2"].figure == pytest.approx(7 / 6)
     with pytest.raises(SystemExit, match="nothing of a real card"):
         main(["--into", str(tmp_path), "--keep"])
+
+
+def test_no_two_cards_keep_their_report_in_one_file() -> None:
+    cards = ["NVIDIA H200", "NVIDIA A100-SXM4-80GB", "NVIDIA GeForce RTX 4090", "Tesla T4"]
+    assert [*map(short, cards), short("Some GPU")] == ["h200", "a100", "4090", "t4", "gpu"]
 
 
 @pytest.mark.parametrize("part", PARTS)
