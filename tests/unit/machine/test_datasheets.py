@@ -54,6 +54,8 @@ def test_a_card_far_below_its_kind_is_told_by_the_doctor_and_a_good_one_is_not()
     found = examine(machine(), Software("3.11", "python", {}, {}), {}, slow).checks
     assert [c.status for c in found if c.name == "cuda:0 ceilings"] == ["warn", "warn"]
     assert ("cuda:0", "fp32") not in [(d, w[:4]) for d, w in datasheets.shortfalls(good)]
+    healthy = of_card("NVIDIA L40S", 4.5e13, 7e11)  # one reached 46.9 TFLOP/s
+    assert not any(text.startswith("fp32") for _, text in datasheets.shortfalls(healthy))
 
 
 def test_a_card_of_70_w_is_measured_by_what_its_power_limit_allows() -> None:
