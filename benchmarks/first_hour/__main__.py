@@ -12,6 +12,7 @@ import shutil
 import sys
 import tomllib
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 
 from .evidence import Evidence, NotTried
@@ -23,6 +24,7 @@ from .runner import ROOT, SIMULATED, card_here, run_part
 RECORDINGS = ROOT / "assets" / "recordings"
 REPORTS = RECORDINGS / "first-hour"  # apart: each file in RECORDINGS is the document of a run
 PAGE = ROOT / "docs" / "cuda.md"
+FOR_TESTS = ["pytest", "hypothesis", "jsonschema"]
 KEPT = {"table": "default", "thorough": "rows", "ceilings": "ceilings"}  # step to end of the name
 
 
@@ -37,9 +39,9 @@ def parts(text: str) -> list[int]:
 
 
 def missing() -> list[str]:
-    """The packages that the project needs and this interpreter lacks."""
+    """The packages that the project and the tests for a card need, and this interpreter lacks."""
     needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    names = [re.split(r"[<>=!~ \[]", each)[0] for each in needed]
+    names = [*(re.split(r"[<>=!~ \[]", each)[0] for each in needed), *FOR_TESTS]
     lacking = []
     for name in names:
         try:
@@ -95,6 +97,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     if asked.into is None:
         parser.error("name a folder: --into FOLDER")
+    if find_spec("msgspec") is None:  # with others, as on a bare rented machine
+        parser.error(f"install what is missing: {' '.join(missing())}")
     if asked.device is not None and not re.fullmatch(r"fake:\d+(@[\d.]+)?", asked.device):
         parser.error("--device rehearses on a simulated GPU, such as fake:0@8")
     try:

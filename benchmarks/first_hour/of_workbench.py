@@ -3,8 +3,6 @@
 from functools import partial
 from math import inf
 
-from workbench.records.reason import NOT_READY
-
 from .evidence import Evidence, NotTried, number
 from .findings import HOPPER, SHEET, Findings, Range, Word, datasheet, hopper, on
 from .of_card import PINNED, RATES, product
@@ -45,6 +43,8 @@ finding.untried("B2", "a GPU that torch cannot use", "needs a card that torch ca
 
 @finding("B3", "compilations that were killed", Range(0, 0))
 def killed_compiles(seen: Evidence) -> float:
+    from workbench.records.reason import NOT_READY  # here: `--missing` runs without msgspec
+
     reasons = [
         each["reason"] or {}
         for each in seen.cases("train_gpt")

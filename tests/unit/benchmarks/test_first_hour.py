@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import subprocess
 import sys
 from collections import Counter
 from contextlib import nullcontext
@@ -318,6 +319,27 @@ def test_it_runs_every_file_with_a_test_for_a_card() -> None:
     there = (path for path in (ROOT / "tests").rglob("test_*.py") if path != Path(__file__))
     marked = {str(path.relative_to(ROOT)) for path in there if "mark.cuda" in path.read_text()}
     assert run == marked
+
+
+BARE = """
+import sys
+sys.modules["msgspec"] = None
+from benchmarks.first_hour.__main__ import main
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--missing"], 0, ""),
+        (["--part", "1", "--into", "hour"], 2, "first_hour: error: install what is missing: "),
+    ],
+)
+def test_a_bare_machine_is_asked_for_its_packages(words: list[str], code: int, said: str) -> None:
+    command = [sys.executable, "-c", BARE, *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr.strip().rpartition("\n")[2]) == (code, said.strip())
 
 
 @pytest.mark.parametrize(
