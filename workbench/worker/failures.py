@@ -4,6 +4,7 @@ import re
 import traceback
 
 from ..text.sanitize import shown
+from .onnx_gpu import PACKAGE
 
 LONGEST = 600  # characters of a message
 
@@ -69,6 +70,7 @@ GPU_CAUSES = (
     ("busy or unavailable", "gpu_busy", f"end its processes, or {SHARE_GPU}"),
     ("ECC error", "gpu_faulty", "reset or replace the card: `nvidia-smi -q -d ECC,ROW_REMAPPER`"),
     ("captur", "unsupported", UNCAPTURED),
+    ("cuDNN is unavailable", "no_cudnn", f"install '{PACKAGE}'"),  # ONNX Runtime
     ("not yet initialized", "gpu_not_ready", "`sudo systemctl start nvidia-fabricmanager`"),
     ("No CUDA GPUs are available", "gpu_lost", _LOST_HINT),
     ("no CUDA-capable device", "gpu_lost", _LOST_HINT),

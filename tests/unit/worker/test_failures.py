@@ -67,6 +67,13 @@ def test_bold_print_is_left_out_of_a_message() -> None:
         ),
         ("CUDA error: CUDA-capable device(s) is/are busy or unavailable", "gpu_busy", True, "-c"),
         ("CUDA failure 214: uncorrectable ECC error encountered", "gpu_faulty", True, "ECC"),
+        (
+            "NOT_IMPLEMENTED : Non-zero status code returned while running Conv node. Name:''"
+            " Status Message: cuDNN is unavailable or disabled for CUDA Execution Provider:",
+            "no_cudnn",
+            False,
+            "onnxruntime-gpu[cuda,cudnn]",
+        ),
         ("CUDA error: system not yet initialized", "gpu_not_ready", True, "fabricmanager"),
         ("cudaGetDeviceCount(). Error 802: system not yet initialized", "gpu_not_ready", False, ""),
         ("CUDA error: the launch timed out and was terminated", "kernel_timeout", True, "smaller"),
