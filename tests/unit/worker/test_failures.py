@@ -91,6 +91,19 @@ def test_an_error_of_the_gpu_is_told_with_cause_and_remedy(message, code, fatal,
     assert found["hint"] is None if remedy is None else remedy in found["hint"]
 
 
+def test_an_error_of_nccl_is_its_last_one() -> None:
+    # As torchtitan#853 quotes it.
+    cause = "Error while creating shared memory segment /dev/shm/nccl-1YsMbG (size 7340384)"
+    text = (
+        "NCCL error in: /pytorch/NCCLUtils.hpp:268, unhandled system error (run with"
+        " NCCL_DEBUG=INFO for details), NCCL version 2.21.5\nncclSystemError: System call (e.g."
+        f" socket, malloc) or external library call failed or device error. \nLast error:\n{cause}"
+    )
+    found = describe(RuntimeError(text))
+    assert found["message"] == f"RuntimeError: NCCL error: {cause}"
+    assert found["code"] == "shared_memory" and "--shm-size" in found["hint"]
+
+
 @pytest.mark.parametrize(
     "error",
     [
