@@ -13,10 +13,14 @@ install() {
   pip install --no-user --progress-bar off --only-binary :all: --constraint constraints.txt "$@"
 }
 
-# A driver answers, and PyPI has an onnxruntime-gpu for this processor.
+# A driver answers, and PyPI has an onnxruntime-gpu for this machine, as it has not for a Jetson.
 suits_gpu() {
-  [ "$(uname -m)" = x86_64 ] &&
-    { [ -e /proc/driver/nvidia/version ] || nvidia-smi -L >/dev/null 2>&1 </dev/null; }
+  case "$(uname -m) $(uname -r)" in
+    *tegra*) false ;;
+    x86_64*|aarch64*)
+      [ -e /proc/driver/nvidia/version ] || nvidia-smi -L >/dev/null 2>&1 </dev/null ;;
+    *) false ;;
+  esac
 }
 
 # Another Python that is installed, or else where to write its path.

@@ -11,6 +11,7 @@ import scenes
 import stub_driver
 from support import WORKLOADS, Cli, LiveEngine
 
+from workbench.contract import LEAST_CAPABILITY
 from workbench.records.events import RunStarted, encode
 
 HERE = Path(__file__).resolve().parent
@@ -30,12 +31,16 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Tests marked `cuda` run where torch finds a GPU."""
+    """Tests marked `cuda` run where torch finds a GPU that has their precision."""
     if item.get_closest_marker("cuda") is not None:
         import torch
 
         if not torch.cuda.is_available():
             pytest.skip("torch finds no CUDA device here")
+        given = item.callspec.params if hasattr(item, "callspec") else {}
+        precision = given.get("precision") or getattr(given.get("variant"), "precision", None)
+        if torch.cuda.get_device_capability() < LEAST_CAPABILITY.get(precision, (0, 0)):
+            pytest.skip(f"this GPU has no {precision}")
 
 
 @pytest.fixture(autouse=True)

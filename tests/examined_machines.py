@@ -25,6 +25,7 @@ HEALTHY = msgspec.structs.replace(
     power_default_w=700.0,
     clock_event_reasons=["gpu_idle", "sw_power_cap"],
     ecc_uncorrected=0,
+    row_remap="none",
     pcie=Pcie(1, 16, 5, 16, 5),
     memory_total_bytes=100,
     memory_used_bytes=1,

@@ -56,10 +56,8 @@ class Preprocessing(Workload):
         result = 3.0 * image**2
         photos = batch * BATCHES * pixels
         host, held = 0.0, photos + 16 * pixels  # and one while it is generated or checked
-        if case.mode == "resident":
-            host, held = held, photos
-        elif case.device_kind == "gpu":
-            host, held = held + photos, 0.0  # a second time in page-locked memory
+        if case.device_kind == "gpu":
+            host, held = held, photos if case.mode == "resident" else 0.0
         return Work(
             flops=None,  # limited by memory, not by arithmetic
             bytes_moved=batch * (pixels + 4 * result),
@@ -188,8 +186,6 @@ class TorchResize(TorchTask, ResizeTask):
         self.mean, self.std = to_device(setup, case, *scales)
         if case.mode == "resident":
             self.sources = to_device(setup, case, *self.sources)
-        else:
-            self.sources = [*map(self.page_locked, self.sources)]
         self.feeds = cycle(self.sources)
         self.made: Any = None
 

@@ -12,6 +12,7 @@ import shutil
 import sys
 import tomllib
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 
 from .evidence import Evidence, NotTried
@@ -23,6 +24,7 @@ from .runner import ROOT, SIMULATED, card_here, run_part
 RECORDINGS = ROOT / "assets" / "recordings"
 REPORTS = RECORDINGS / "first-hour"  # apart: each file in RECORDINGS is the document of a run
 PAGE = ROOT / "docs" / "cuda.md"
+FOR_TESTS = ["pytest", "hypothesis", "jsonschema"]
 KEPT = {"table": "default", "thorough": "rows", "ceilings": "ceilings"}  # step to end of the name
 
 
@@ -37,9 +39,9 @@ def parts(text: str) -> list[int]:
 
 
 def missing() -> list[str]:
-    """The packages that the project needs and this interpreter lacks."""
+    """The packages that the project and the tests for a card need, and this interpreter lacks."""
     needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    names = [re.split(r"[<>=!~ \[]", each)[0] for each in needed]
+    names = [*(re.split(r"[<>=!~ \[]", each)[0] for each in needed), *FOR_TESTS]
     lacking = []
     for name in names:
         try:
@@ -73,9 +75,8 @@ def keep(folder: Path, into: Path) -> list[str]:
 
 
 def short(card: str) -> str:
-    """`h200` of "NVIDIA H200"."""
-    words = [word for word in re.findall(r"[a-z0-9]+", card.casefold()) if word != "nvidia"]
-    return "-".join(words[:1]) or "gpu"
+    """`h200` of "NVIDIA H200", `4090` of "NVIDIA GeForce RTX 4090": its first word with a digit."""
+    return next(iter(re.findall(r"[a-z]*\d[a-z0-9]*", card.casefold())), "gpu")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -96,6 +97,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     if asked.into is None:
         parser.error("name a folder: --into FOLDER")
+    if find_spec("msgspec") is None:  # with others, as on a bare rented machine
+        parser.error(f"install what is missing: {' '.join(missing())}")
     if asked.device is not None and not re.fullmatch(r"fake:\d+(@[\d.]+)?", asked.device):
         parser.error("--device rehearses on a simulated GPU, such as fake:0@8")
     try:

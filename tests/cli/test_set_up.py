@@ -163,7 +163,9 @@ def test_what_an_interrupted_set_up_left_is_installed_again(checkout: Checkout) 
     ("smi", "extra", "processor", "installed"),
     [
         ("exit 0", "", "x86_64", ".[gpu]"),
-        ("exit 0", "", "aarch64", ".[cpu]"),  # PyPI has no other
+        ("exit 0", "", "aarch64", ".[gpu]"),
+        ("exit 0", "", "aarch64 5.15-tegra", ".[cpu]"),  # PyPI has no other
+        ("exit 0", "", "ppc64le", ".[cpu]"),
         ("exit 9", "", "x86_64", ".[cpu]"),
         ("exit 0", "cpu", "x86_64", ".[cpu]"),
         ("exit 9", "gpu", "aarch64", ".[gpu]"),

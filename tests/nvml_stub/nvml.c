@@ -128,6 +128,15 @@ int nvmlDeviceGetTotalEccErrors(device handle, int kind, int since, unsigned lon
     *count = kind == 1 && since == 0 ? strtoull(stub_setting("NVML_STUB_ECC", "0"), NULL, 10) : 7;
     return OK;
 }
+int nvmlDeviceGetRemappedRows(device handle, unsigned *one, unsigned *two, unsigned *pending,
+                              unsigned *failed) {
+    FAULT(handle);
+    *one = *two = 1;
+    const char *remap = stub_setting("NVML_STUB_ROW_REMAP", "");
+    *pending = !strcmp(remap, "pending");
+    *failed = !strcmp(remap, "failed");
+    return OK;
+}
 int nvmlDeviceGetNvLinkState(device handle, unsigned link, unsigned *active) {
     FAULT(handle);
     unsigned links = (unsigned)atoi(stub_setting("NVML_STUB_NVLINKS", "18"));

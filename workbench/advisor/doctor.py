@@ -302,7 +302,15 @@ def _health(gpu: Gpu, machine: Machine, name: str) -> Iterator[Check]:
     if gpu.ecc_uncorrected:
         errors = units.counted(gpu.ecc_uncorrected, "uncorrected memory error")
         message = f"{errors} since the driver was loaded"
-        yield Check(name, FAIL, message, "reset or replace the card: `nvidia-smi -q -d ECC`")
+        remedy = "reset or replace the card: `nvidia-smi -q -d ECC,ROW_REMAPPER`"
+        yield Check(name, FAIL, message, remedy)
+    if gpu.row_remap == "failed":
+        message = "faulty memory could not be replaced by spare rows"
+        yield Check(name, FAIL, message, "replace the card: `nvidia-smi -q -d ROW_REMAPPER`")
+    elif gpu.row_remap == "pending":
+        message = "faulty memory waits for a reset to be replaced by spare rows"
+        remedy = f"end its processes, then `sudo nvidia-smi -i {gpu.index} -r`, or reboot"
+        yield Check(name, WARN, message, remedy)
     if gpu.device in machine.exclusive:
         message = "admits one process at a time, so candidates in another process are skipped"
         remedy = f"sudo nvidia-smi -i {gpu.index} -c DEFAULT, unless this is intended"

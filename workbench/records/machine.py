@@ -178,6 +178,7 @@ class Gpu(msgspec.Struct, frozen=True):
     mig: bool | None = None
     persistence: bool | None = None
     ecc_uncorrected: int | None = None  # memory errors since the driver was loaded
+    row_remap: str | None = None  # of faulty memory: "none", "pending" (until a reset), "failed"
     nvlinks: int | None = None  # number of active links
     virtualization: str | None = None  # "none", "passthrough", "vgpu", ...
     compute_mode: str | None = None  # "default", "exclusive_process", "prohibited"

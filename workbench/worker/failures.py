@@ -4,6 +4,7 @@ import re
 import traceback
 
 from ..text.sanitize import shown
+from .onnx_gpu import PACKAGE
 
 LONGEST = 600  # characters of a message
 
@@ -67,8 +68,10 @@ GPU_CAUSES = (
     ("unsupported toolchain", "driver_too_old", _PTX_HINT),
     ("launch timed out", "kernel_timeout", f"{_WATCHDOG}: choose a smaller size or batch"),
     ("busy or unavailable", "gpu_busy", f"end its processes, or {SHARE_GPU}"),
-    ("ECC error", "gpu_faulty", "reset or replace the card: `nvidia-smi -q -d ECC`"),
+    ("ECC error", "gpu_faulty", "reset or replace the card: `nvidia-smi -q -d ECC,ROW_REMAPPER`"),
     ("captur", "unsupported", UNCAPTURED),
+    ("shared memory segment", "shared_memory", "in Docker: `docker run --shm-size 1g`"),  # NCCL
+    ("cuDNN is unavailable", "no_cudnn", f"install '{PACKAGE}'"),  # ONNX Runtime
     ("not yet initialized", "gpu_not_ready", "`sudo systemctl start nvidia-fabricmanager`"),
     ("No CUDA GPUs are available", "gpu_lost", _LOST_HINT),
     ("no CUDA-capable device", "gpu_lost", _LOST_HINT),
@@ -88,6 +91,8 @@ def first_line(error: BaseException) -> str:
     line, *others = str(error).strip().splitlines() or [""]
     if line.endswith(":") and others:  # "backend='inductor' raised:", "loading state_dict for Net:"
         line = f"{line} {others[0].strip()}".rstrip()
+    if line.startswith("NCCL error in: ") and "Last error:" in others[:-1]:
+        line = f"NCCL error: {others[others.index('Last error:') + 1]}"
     if not line and isinstance(error, AssertionError) and error.__traceback__:
         line = traceback.extract_tb(error.__traceback__)[-1].line or ""
     line = STYLES.sub("", _MEMORY_DETAILS.sub("", line)).rstrip()
@@ -105,7 +110,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 def cause(error: BaseException) -> tuple[str, str] | None:
     """Code and remedy of an error of the GPU, its driver or protobuf; None for other errors."""
     text = str(error)
-    causes = GPU_CAUSES if re.search("CUDA|NVIDIA|cudaGetDeviceCount", text) else ()
+    causes = GPU_CAUSES if re.search("CUDA|NVIDIA|cudaGetDeviceCount|NCCL", text) else ()
     for words, code, hint in (*PROTOBUF_CAUSES, *causes):
         if words in text:
             return code, hint

@@ -21,10 +21,14 @@ PACKAGE = "onnxruntime-gpu[cuda,cudnn]"
 RELEASES = {12: ">=1.21,<1.27", 13: ">=1.28"}
 DRIVERS = {12: "525", 13: "580"}  # the oldest for each CUDA
 CACHE = "ORT_TENSORRT_CACHE_PATH"  # environment variable: the folder for TensorRT's engines
-# y = x + x for one float, IR version 8 and opset 13.
+# y = x + x for one float, and a 3x3 image convolved with itself; IR version 8 and opset 13.
 DOUBLING = bytes.fromhex(
     "08083a350a0e0a01780a017812017922034164641201675a0f0a0178120a0a08"
     "080112040a020801620f0a0179120a0a08080112040a0208014202100d"
+)
+CONVOLUTION = bytes.fromhex(
+    "08083a4e0a0f0a01780a01781201792204436f6e761201675a1b0a017812160a14080112100a0208010a0208"
+    "010a0208030a020803621b0a017912160a14080112100a0208010a0208010a0208010a0208014202100d"
 )
 
 _CAUSES = (  # patterns of messages; the earliest message is the cause
@@ -132,9 +136,10 @@ def _remedy(why: str, onnxruntime: Any) -> str:
         return f"update the NVIDIA driver to {DRIVERS.get(built or 0, '525')} or later{older}"
     if "no kernel image" in why:
         return f"this build has no code for the GPU: use another backend{older}"
-    if "cannot open shared object" in why and here and built not in here:
+    missing = re.search("cannot open shared object|cuDNN is unavailable", why)
+    if missing and here and built not in here:
         return f"install {suited}: this one is for CUDA {built}, the libraries are for {here[0]}"
-    if "cannot open shared object" in why:
+    if missing:
         return f"install its CUDA libraries: '{PACKAGE}=={onnxruntime.__version__}'"
     if "not built in" in why:
         return f"uninstall onnxruntime and install {suited}, or use --device cpu"

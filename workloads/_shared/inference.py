@@ -56,9 +56,9 @@ CHECKED = 128  # most samples of a check
 
 def input_bytes(case: Case, of_each: float, count: int) -> tuple[float, float]:
     """Bytes of `count` inputs on the device of a case, and in main memory for a GPU, which holds
-    one at a time: there torch makes page-locked copies."""
+    one at a time."""
     if case.device_kind == "gpu":
-        return of_each, 2 * count * of_each
+        return of_each, count * of_each
     return count * of_each, 0.0
 
 
@@ -139,7 +139,8 @@ class TorchInference(TorchTask, InferenceTask):
         mode, self.dtype = self.case.compile_mode, dtype_of(self.case)
         with setup.phase("build"):
             model = module(self.layers).to(self.dtype).eval().requires_grad_(False)
-            self.hosted = [self.page_locked(torch.from_numpy(batch)) for batch in self.inputs]
+            # Pageable, as inputs arrive, and as every other library gets them.
+            self.hosted = [*map(torch.from_numpy, self.inputs)]
             self.feeds = cycle(self.hosted)
         (self.model,) = to_device(setup, self.case, self.laid_out(model))
         self.replay: Callable[[Any], Any] | None = None
@@ -168,7 +169,8 @@ class TorchInference(TorchTask, InferenceTask):
         return self._output(batch).cpu()  # waits for the GPU
 
     def _graph(self) -> Callable[[Any], Any]:
-        """The whole step as a CUDA graph, both copies included, which waits for its answer."""
+        """The whole step as a CUDA graph, both copies included, which waits for its answer.  A step
+        first copies its batch to page-locked memory, since a graph cannot read any other."""
         given = self.page_locked(self.hosted[0].clone())
         found = self.page_locked(self._eager(given).clone())
         replay = graphed(lambda: found.copy_(self._output(given), non_blocking=True), [given])

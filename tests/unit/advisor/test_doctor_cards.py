@@ -35,6 +35,8 @@ def changed(**fields: Any) -> Gpu:
         ({"clock_event_reasons": ["hw_thermal_slowdown"]}, "warn", "hw thermal slowdown"),
         ({"ecc_uncorrected": 3}, "fail", "3 uncorrected memory errors since"),
         ({"ecc_uncorrected": 1}, "fail", "1 uncorrected memory error since"),
+        ({"row_remap": "failed"}, "fail", "could not be replaced"),
+        ({"row_remap": "pending"}, "warn", "waits for a reset"),
         ({"persistence": False}, "warn", "persistence"),
         ({"compute_mode": "exclusive_process"}, "warn", "one process at a time"),
         ({"pcie": Pcie(4, 8, 4, 16, 4)}, "warn", "8 of 16 lanes"),

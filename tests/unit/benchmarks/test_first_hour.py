@@ -2,10 +2,13 @@
 
 import itertools
 import json
+import subprocess
 import sys
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import first_hour_outputs as outputs
@@ -14,7 +17,7 @@ import scenes
 from first_hour_outputs import H200, changed
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from benchmarks.first_hour.__main__ import main
+from benchmarks.first_hour.__main__ import main, short
 from benchmarks.first_hour.evidence import Evidence
 from benchmarks.first_hour.findings import H100
 from benchmarks.first_hour.judge import (
@@ -29,6 +32,7 @@ from benchmarks.first_hour.judge import (
 from benchmarks.first_hour.parts import PART_S, PARTS, Step
 from benchmarks.first_hour.runner import ROOT, SIMULATED, run_part
 from workbench.cli.main import cli
+from workbench.contract import Variant
 from workbench.export.json import dump
 from workbench.report.report import Report
 
@@ -186,6 +190,7 @@ def test_ranges_depend_on_the_card(tmp_path: Path) -> None:
     unknown = answers(tmp_path)
     assert unknown["products bf16 burst"] == "not tried: no expectation for this card"
     assert unknown["row training"] == "not tried: no expectation for this card"
+    assert unknown["M5"] == "not tried: no expectation for this card"  # its sheet has no FP64
     assert unknown["fault memory"] == "confirmed: 512.0"
 
 
@@ -272,6 +277,11 @@ def test_a_rehearsal_runs_what_needs_no_card_and_proves_nothing(tmp_path: Path) 
         main(["--into", str(tmp_path), "--keep"])
 
 
+def test_no_two_cards_keep_their_report_in_one_file() -> None:
+    cards = ["NVIDIA H200", "NVIDIA A100-SXM4-80GB", "NVIDIA GeForce RTX 4090", "Tesla T4"]
+    assert [*map(short, cards), short("Some GPU")] == ["h200", "a100", "4090", "t4", "gpu"]
+
+
 @pytest.mark.parametrize("part", PARTS)
 def test_a_part_brings_few_files_back_and_names_steps_once(part: int) -> None:
     names = Counter(step.name for steps in PARTS.values() for step in steps)
@@ -309,6 +319,47 @@ def test_it_runs_every_file_with_a_test_for_a_card() -> None:
     there = (path for path in (ROOT / "tests").rglob("test_*.py") if path != Path(__file__))
     marked = {str(path.relative_to(ROOT)) for path in there if "mark.cuda" in path.read_text()}
     assert run == marked
+
+
+BARE = """
+import sys
+sys.modules["msgspec"] = None
+from benchmarks.first_hour.__main__ import main
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--missing"], 0, ""),
+        (["--part", "1", "--into", "hour"], 2, "first_hour: error: install what is missing: "),
+    ],
+)
+def test_a_bare_machine_is_asked_for_its_packages(words: list[str], code: int, said: str) -> None:
+    command = [sys.executable, "-c", BARE, *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr.strip().rpartition("\n")[2]) == (code, said.strip())
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        ({"precision": "bf16"}, "bf16"),
+        ({"variant": Variant("gpu", "torch", "bf16", mode="graph")}, "bf16"),
+        ({"precision": "fp16"}, None),
+        ({}, None),
+    ],
+)
+def test_a_card_skips_tests_of_a_precision_that_it_lacks(
+    given: dict[str, Any], missing: str | None, request: pytest.FixtureRequest, monkeypatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (7, 5))  # a T4's
+    conftest = request.config.pluginmanager.get_plugin(str(ROOT / "tests" / "conftest.py"))
+    marked = SimpleNamespace(get_closest_marker=str, callspec=SimpleNamespace(params=given))
+    with pytest.raises(pytest.skip.Exception, match=missing) if missing else nullcontext():
+        conftest.pytest_runtest_setup(marked)
 
 
 def test_without_a_gpu_every_part_ends_and_says_so(tmp_path, monkeypatch, capsys) -> None:

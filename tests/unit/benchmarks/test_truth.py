@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import time
@@ -130,6 +131,18 @@ for line in sys.stdin:
     if word == "queue":
         print(json.dumps({"done_s": 4.4}), flush=True)
 """
+
+
+@pytest.mark.parametrize(("step_s", "taken"), [(1e-4, 400), (5e-3, 120), (0.2, 60)])
+def test_a_slow_card_takes_fewer_steps(step_s: float, taken: int, monkeypatch, capsys) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(freezing, "product", lambda n, kind: lambda: None)
+    monkeypatch.setattr(freezing, "wall", lambda step, count: [step_s] * count)
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"steps {freezing.MOST_STEPS}\n"))
+    (steps,) = said(freezing.serve, capsys)
+    assert len(steps) == pytest.approx(taken, abs=1)
 
 
 def test_a_frozen_process_is_followed(tmp_path, monkeypatch, capsys) -> None:

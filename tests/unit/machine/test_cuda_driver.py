@@ -41,6 +41,7 @@ def test_a_device_that_answers_nothing_keeps_its_ordinal(stub: StubDriver) -> No
         (34, "stub_library", "stubs"),
         (100, "no_device", None),
         (802, "system_not_ready", "fabricmanager"),
+        (805, "mps_unreachable", "mps"),
         (5, "cuda_error_5", None),
     ],
 )

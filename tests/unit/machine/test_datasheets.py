@@ -27,6 +27,10 @@ def test_every_card_is_described_with_its_source() -> None:
         assert sheet.source and sheet.quoted_by
 
 
+def test_impossible_rates_of_an_l4_are_bounded_in_every_precision_but_fp64() -> None:
+    assert {*PRECISIONS} - {*datasheets.load()["NVIDIA L4"].peak_ops_per_s} == {"fp64"}
+
+
 def test_a_narrower_type_is_never_slower() -> None:
     for name, sheet in datasheets.load().items():
         peaks = sheet.peak_ops_per_s
@@ -50,6 +54,8 @@ def test_a_card_far_below_its_kind_is_told_by_the_doctor_and_a_good_one_is_not()
     found = examine(machine(), Software("3.11", "python", {}, {}), {}, slow).checks
     assert [c.status for c in found if c.name == "cuda:0 ceilings"] == ["warn", "warn"]
     assert ("cuda:0", "fp32") not in [(d, w[:4]) for d, w in datasheets.shortfalls(good)]
+    healthy = of_card("NVIDIA L40S", 4.5e13, 7e11)  # one reached 46.9 TFLOP/s
+    assert not any(text.startswith("fp32") for _, text in datasheets.shortfalls(healthy))
 
 
 def test_a_card_of_70_w_is_measured_by_what_its_power_limit_allows() -> None:
@@ -63,7 +69,7 @@ def test_a_card_of_70_w_is_measured_by_what_its_power_limit_allows() -> None:
     dim = replace(device, peak_ops_per_s={}, memory_bytes_per_s=128e9)
     dim = replace(limited, devices=[dim])
     assert [text for _, text in datasheets.shortfalls(dim)] == [
-        "memory bandwidth reach 40% of the datasheet"
+        "memory bandwidth reaches 40% of the datasheet"
     ]
 
 

@@ -58,6 +58,12 @@ def test_who_may_use_a_gpu(stub: StubDriver, mode: str, expected: str) -> None:
     assert gpu.compute_mode == expected
 
 
+@pytest.mark.parametrize("expected", ["none", "pending", "failed"])
+def test_whether_spare_rows_replaced_faulty_memory(stub: StubDriver, expected: str) -> None:
+    _, [gpu] = ask_nvml(stub, NVML_STUB_ROW_REMAP=expected)
+    assert gpu.row_remap == expected
+
+
 def test_more_nvlinks_than_todays_header_knows(stub: StubDriver) -> None:
     _, [gpu] = ask_nvml(stub, NVML_STUB_NVLINKS="37")
     assert gpu.nvlinks == 36

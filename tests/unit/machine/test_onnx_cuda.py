@@ -30,6 +30,10 @@ def software(ort: str | None = "CUDA 13.0", torch: str = "CUDA 13.0", **more: st
     return Software("3.11.7", "~/v/bin/python", packages, {})
 
 
+def on_arm(here: Machine) -> Machine:
+    return replace(here, cpu=replace(here.cpu, architecture="aarch64"))
+
+
 @pytest.mark.parametrize(
     ("ort", "torch", "driver", "release", "problem"),
     [
@@ -45,6 +49,7 @@ def software(ort: str | None = "CUDA 13.0", torch: str = "CUDA 13.0", **more: st
         ("CPU build", "CPU build", "12.4", ">=1.21,<1.27", None),
         ("CPU build", "CPU build", None, ">=1.28", None),
         ("CUDA 13.0", "CUDA 14.0", "14.0", "==1.31.1", "torch for CUDA 14"),
+        ("CPU build", "CUDA 11.8", "13.0", ">=1.21,<1.27", None),
     ],
 )
 def test_the_release_that_suits_driver_and_torch(ort, torch, driver, release, problem) -> None:
@@ -66,10 +71,19 @@ def test_a_card_that_cuda_13_has_no_code_for_gets_a_build_for_cuda_12() -> None:
     assert refused(software("CUDA 12.8", "CUDA 12.6"), here) is None
 
 
-def test_an_arm_processor_is_not_sent_to_a_package_that_does_not_exist() -> None:
-    here = machine()
-    here = replace(here, cpu=replace(here.cpu, architecture="aarch64"))
-    assert onnx_cuda.remedy(here, software("CPU build")).startswith("use torch on this GPU")
+@pytest.mark.parametrize(
+    ("driver", "torch", "release", "remedy"),
+    [
+        ("13.0", "CUDA 13.0", "6.8.0", "pip install 'onnxruntime-gpu[cuda,cudnn]>=1.29'"),
+        ("13.0", "CUDA 12.6", "6.8.0", "pip install 'onnxruntime-gpu[cuda,cudnn]>=1.29'"),
+        ("12.8", "CUDA 12.6", "6.8.0", "update the NVIDIA driver to 580 or later"),
+        ("12.6", "CUDA 12.6", "5.15.0-tegra", "use torch on this GPU: PyPI has no"),
+    ],
+)
+def test_arm_has_a_package_for_cuda_13_alone(driver, torch, release, remedy) -> None:
+    here = on_arm(machine(driver))
+    here = replace(here, os=replace(here.os, release=release))
+    assert remedy in onnx_cuda.remedy(here, software("CPU build", torch))
 
 
 def test_a_driver_older_than_every_release_has_to_be_updated() -> None:
@@ -108,6 +122,7 @@ def test_tensorrt_is_tried_only_where_it_is_installed() -> None:
     missing = refused(software(), machine(), "tensorrt")
     assert missing.code == "no_tensorrt"
     assert "'tensorrt-cu13<11'" in missing.hint
+    assert "use another --mode" in refused(software(), on_arm(machine()), "tensorrt").hint
     assert refused(software(tensorrt="10.9"), machine(), "tensorrt") is None
     assert refused(software(tensorrt_cu13="10.9"), machine(), "tensorrt") is None
 

@@ -58,6 +58,7 @@ def expected(name: str) -> Any:
         gpu.setdefault("worker_cores", None)
         gpu.setdefault("l2_cache_bytes", None)
         gpu.setdefault("platform", None)
+        gpu.setdefault("row_remap", None)
     for verdict in document["verdicts"]:
         verdict.setdefault("confidence", "unrated")
         if (crossover := verdict["crossover"]) is not None:

@@ -67,6 +67,13 @@ def test_bold_print_is_left_out_of_a_message() -> None:
         ),
         ("CUDA error: CUDA-capable device(s) is/are busy or unavailable", "gpu_busy", True, "-c"),
         ("CUDA failure 214: uncorrectable ECC error encountered", "gpu_faulty", True, "ECC"),
+        (
+            "NOT_IMPLEMENTED : Non-zero status code returned while running Conv node. Name:''"
+            " Status Message: cuDNN is unavailable or disabled for CUDA Execution Provider:",
+            "no_cudnn",
+            False,
+            "onnxruntime-gpu[cuda,cudnn]",
+        ),
         ("CUDA error: system not yet initialized", "gpu_not_ready", True, "fabricmanager"),
         ("cudaGetDeviceCount(). Error 802: system not yet initialized", "gpu_not_ready", False, ""),
         ("CUDA error: the launch timed out and was terminated", "kernel_timeout", True, "smaller"),
@@ -82,6 +89,19 @@ def test_an_error_of_the_gpu_is_told_with_cause_and_remedy(message, code, fatal,
     assert (found["code"], found["fatal"]) == (code, fatal)
     assert found["message"] == f"RuntimeError: {message}"
     assert found["hint"] is None if remedy is None else remedy in found["hint"]
+
+
+def test_an_error_of_nccl_is_its_last_one() -> None:
+    # As torchtitan#853 quotes it.
+    cause = "Error while creating shared memory segment /dev/shm/nccl-1YsMbG (size 7340384)"
+    text = (
+        "NCCL error in: /pytorch/NCCLUtils.hpp:268, unhandled system error (run with"
+        " NCCL_DEBUG=INFO for details), NCCL version 2.21.5\nncclSystemError: System call (e.g."
+        f" socket, malloc) or external library call failed or device error. \nLast error:\n{cause}"
+    )
+    found = describe(RuntimeError(text))
+    assert found["message"] == f"RuntimeError: NCCL error: {cause}"
+    assert found["code"] == "shared_memory" and "--shm-size" in found["hint"]
 
 
 @pytest.mark.parametrize(

@@ -181,6 +181,12 @@ def test_onnx_runtime_does_not_fall_back_by_itself() -> None:
             "'onnxruntime-gpu[cuda,cudnn]==1.31.1'",
         ),
         (
+            Runtime(raises="cuDNN is unavailable for CUDA Execution Provider: no library"),
+            CUDA,
+            "cuDNN is unavailable",
+            "'onnxruntime-gpu[cuda,cudnn]==1.31.1'",
+        ),
+        (
             Runtime(prints=UNLOADED.format("tensorrt", "libnvinfer.so.10"), raises="Please ..."),
             TENSORRT,
             "libnvinfer.so.10",

@@ -170,12 +170,22 @@ def test_transfers_and_trainings_need_no_cuda(monkeypatch) -> None:
     assert small("scaling", "xpu:0", width=16).check().passed
 
 
-def test_photographs_for_mps_wait_in_pageable_memory(monkeypatch) -> None:
+@pytest.mark.parametrize("device", ["mps:0", "xpu:0"])
+def test_photographs_wait_in_pageable_memory(device, monkeypatch) -> None:
+    monkeypatch.setattr(torch, "xpu", Part())
     monkeypatch.setattr(torch, "mps", Part(one=True))
     monkeypatch.setattr(torch.Tensor, "to", lambda self, *_, **__: self)
-    monkeypatch.setattr(torch.Tensor, "pin_memory", None)  # MPS has no page-locked memory
-    task = small("preprocessing", "mps:0", width=60, height=40, image=24)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", None)
+    task = small("preprocessing", device, width=60, height=40, image=24)
     assert task.sources[0].data_ptr() == task.photos[0].ctypes.data
+
+
+def test_inputs_of_a_network_wait_in_pageable_memory_for_every_library(monkeypatch) -> None:
+    monkeypatch.setattr(torch, "xpu", Part())
+    monkeypatch.setattr(torch.nn.Module, "to", lambda self, *_, **__: self)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", None)  # ONNX Runtime and JAX have none
+    task = small("infer_mlp", "xpu:0", width=8)
+    assert task.hosted[0].data_ptr() == task.inputs[0].ctypes.data
 
 
 def test_cases_are_planned_where_their_library_works() -> None:

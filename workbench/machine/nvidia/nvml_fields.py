@@ -90,6 +90,12 @@ def _current_mode(modes: list[int]) -> bool:
     return bool(modes[0])
 
 
+def _row_remap(found: tuple[int, int, int, int]) -> str:
+    """Its last two numbers are flags: whether a row waits for a reset, and whether one failed."""
+    _, _, pending, failed = found
+    return "failed" if failed else "pending" if pending else "none"
+
+
 def _users(listed: list[Any]) -> list[GpuProcess]:
     """The processes without the server of MPS, whose clients are ours or listed themselves."""
     found = [gpu_process(each.pid, each.usedGpuMemory) for each in listed]
@@ -144,6 +150,7 @@ _OF_GPU = _CHANGING | {
     "ecc_uncorrected": _Reading(
         "nvmlDeviceGetTotalEccErrors", extra=(_UNCORRECTED, _SINCE_DRIVER_LOAD)
     ),
+    "row_remap": _Reading("nvmlDeviceGetRemappedRows", convert=_row_remap),
     "virtualization": _Reading("nvmlDeviceGetVirtualizationMode", convert=_named(_VIRTUALIZATION)),
     "compute_mode": _Reading("nvmlDeviceGetComputeMode", convert=_named(_COMPUTE_MODE)),
     "processes": _PROCESSES,

@@ -7,6 +7,8 @@ from ...worker.onnx_gpu import DRIVERS, PACKAGE, RELEASES, major
 
 GPU_PACKAGE = "onnxruntime-gpu"
 TURING = (7, 5)  # the oldest compute capability that CUDA 13 supports
+# Releases for Arm, as in `RELEASES`; they need glibc 2.34, and leave Jetsons to NVIDIA's builds.
+ARM_RELEASES = {13: ">=1.29"}
 
 
 def disagreement(machine: Machine, software: Software) -> str | None:
@@ -22,16 +24,18 @@ def disagreement(machine: Machine, software: Software) -> str | None:
 
 def remedy(machine: Machine, software: Software) -> str:
     """The command that installs an ONNX Runtime for the driver, the GPUs and maybe torch."""
-    if machine.cpu.architecture == "aarch64":
-        return "use torch on this GPU: PyPI has no onnxruntime-gpu for Arm"
-    known = [major(machine.cuda.api_version), _cuda_of("torch", software), max(RELEASES)]
+    releases = ARM_RELEASES if machine.cpu.architecture == "aarch64" else RELEASES
+    driver, newest = major(machine.cuda.api_version), max(releases)
+    if "tegra" in machine.os.release:
+        return "use torch on this GPU: PyPI has no onnxruntime-gpu for a Jetson"
+    if driver and driver < min(releases):
+        return f"update the NVIDIA driver to {DRIVERS[newest]} or later"
+    known = [driver or newest, _cuda_of("torch", software) or newest, newest]
     if any(gpu.visible and gpu.is_below(TURING) for gpu in machine.gpus):
-        known.append(min(RELEASES))
-    wanted = min(number for number in known if number)
-    if wanted not in RELEASES:
-        return f"update the NVIDIA driver to {DRIVERS[max(DRIVERS)]} or later"
+        known.append(min(releases))
+    wanted = max(min(known), min(releases))
     same = _cuda_of(GPU_PACKAGE, software) == wanted
-    release = f"=={software.packages[GPU_PACKAGE].version}" if same else RELEASES[wanted]
+    release = f"=={software.packages[GPU_PACKAGE].version}" if same else releases[wanted]
     pip = f"{software.executable} -m pip"
     return f"{pip} uninstall -y onnxruntime {GPU_PACKAGE}; {pip} install '{PACKAGE}{release}'"
 
@@ -45,6 +49,8 @@ def refusal(case: Case, machine: Machine, software: Software) -> Reason | None:
     tensorrt = any(name.startswith("tensorrt") for name in software.packages)
     if built and not tensorrt and "tensorrt" in (case.mode or "").split("+"):
         hint = f"{software.executable} -m pip install 'tensorrt-cu{built}<11'"
+        if machine.cpu.architecture == "aarch64":
+            hint = "use another --mode: PyPI's onnxruntime-gpu for Arm is built without it"
         return Reason("no_tensorrt", "TensorRT is not installed", hint)
     return None
 
