@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from workbench.process import children
 from workbench.process.children import log_tail
 from workbench.text.sanitize import shown
 from workbench.worker.code import MODULES, Code
+from workbench.worker.failures import STYLES
 from workbench.worker.libraries import torch
 from workbench.worker.serve import LOG, log_error
 
@@ -43,6 +45,9 @@ WITH_FORWARD = "name a builder, package.module:build, of a module whose forward 
 WITH_STEP = (
     "name a builder of a module whose `forward(self, batch)` returns its `training_step(batch, 0)`"
 )
+ERROR = re.compile(r"error(:|$)", re.IGNORECASE)  # of argparse, click, Fire, absl or Python
+FRAME = " \t─│╭╮╰╯"  # around the messages of Rich
+MOST_WORDS = 12  # lines in which an error is looked for
 LARGER = 2.0  # times the time of the chosen module, from which a slower one has a note
 
 
@@ -152,15 +157,7 @@ def run(code: Code) -> Run:
     ran.paths += _absolute([each for each in sys.path if each not in path], code.directory)
     sys.path[:] = [*path, *ran.paths]  # at the end, where they hide no other module
     os.chdir(code.directory)
-    if (count := torch.get_num_threads()) != settings[torch.set_num_threads]:
-        ran.threads = count
-    if (kind := torch.get_default_dtype()) != settings[torch.set_default_dtype]:
-        ran.dtype = str(kind).removeprefix("torch.")
-    if (device := torch.get_default_device()).type != "cpu":
-        ours = "in the race its module makes them on the CPU"
-        ran.notes.append(f"the script makes new tensors on {device}; {ours}")
-    for restore, value in settings.items():
-        restore(value)
+    _restore(settings, ran)
     gc.collect()  # ends the workers of a DataLoader that the script left behind
     end_compilers()
     if not ran.modules:
@@ -195,12 +192,16 @@ def _absolute(paths: Sequence[str], folder: str) -> list[str]:
 
 
 def _last_words() -> str:
-    """` (train.py: error: ...)`: the last line of this worker's log, if argparse or click says what
-    is wrong there."""
+    """` (train.py: error: ...)`: what the script printed last, from its last error on."""
+    with suppress(Exception):  # the script may have closed or replaced it
+        sys.stdout.flush()
+    lines: list[str] = []
     with suppress(OSError), open(LOG, "rb", closefd=False) as log:
-        line = log_tail(log).rpartition("\n")[2]
-        return f" ({shown(line, 200)})" if "error:" in line.lower() else ""
-    return ""
+        lines = [STYLES.sub("", each).strip(FRAME) for each in log_tail(log).splitlines()]
+    lines = list(filter(None, lines))[-MOST_WORDS:]
+    errors = [number for number, line in enumerate(lines) if ERROR.search(line)]
+    words = " | ".join(lines[errors[-1] :] if errors else lines[-3:])
+    return f" ({shown(words, 200)})" if words else ""
 
 
 def _threads_left() -> int:
@@ -214,9 +215,14 @@ def _threads_left() -> int:
 def _settings() -> dict[Callable[[Any], Any], Any]:
     """Settings that a script may change for its own process, by the function that restores each."""
     cuda, cudnn = torch.backends.cuda, torch.backends.cudnn
-    return {
+    autocast = {
+        partial(torch.set_autocast_enabled, kind): torch.is_autocast_enabled(kind)
+        for kind in ("cpu", "cuda")  # a script may enter it and never leave it
+    }
+    return autocast | {
         torch.set_num_threads: torch.get_num_threads(),
         torch.set_grad_enabled: torch.is_grad_enabled(),
+        torch.autograd.set_detect_anomaly: torch.is_anomaly_enabled(),
         torch.set_default_dtype: torch.get_default_dtype(),
         torch.set_default_device: None,
         torch.set_float32_matmul_precision: torch.get_float32_matmul_precision(),
@@ -228,6 +234,21 @@ def _settings() -> dict[Callable[[Any], Any], Any]:
         partial(setattr, cudnn, "enabled"): cudnn.enabled,
         partial(setattr, cudnn, "deterministic"): cudnn.deterministic,
     }
+
+
+def _restore(settings: dict[Callable[[Any], Any], Any], ran: Run) -> None:
+    """Restore the settings of this process, and keep those of the script that the race needs."""
+    if (count := torch.get_num_threads()) != settings[torch.set_num_threads]:
+        ran.threads = count
+    if (kind := torch.get_default_dtype()) != settings[torch.set_default_dtype]:
+        ran.dtype = str(kind).removeprefix("torch.")
+    if (device := torch.get_default_device()).type != "cpu":
+        ours = "in the race its module makes them on the CPU"
+        ran.notes.append(f"the script makes new tensors on {device}; {ours}")
+    if torch.is_anomaly_enabled() and not settings[torch.autograd.set_detect_anomaly]:
+        ran.notes.append("the script sets detect_anomaly, which slows it; the race goes without")
+    for restore, value in settings.items():
+        restore(value)
 
 
 def choose(ran: Run, name: str = "") -> Called:
@@ -289,10 +310,9 @@ def _failure(script: Path, argv: list[str], folder: str) -> WorkloadError | None
     except SystemExit as end:
         if not end.code:
             return None
-        text = f"exited with {shown(str(end.code), 200)}"
-        if str(end.code) != "2":
-            return _failed(text)
-        return _failed(f"{text}{_last_words()}", "pass its arguments after --")
+        words = _last_words() if isinstance(end.code, int) else ""
+        hint = "pass its arguments after --" if end.code == 2 else None
+        return _failed(f"exited with {shown(str(end.code), 200)}{words}", hint)
     except ModuleNotFoundError as error:
         log_error()
         hint = _place_of(error.name, folder)

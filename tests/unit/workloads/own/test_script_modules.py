@@ -104,13 +104,25 @@ def test_what_torch_says_without_a_gpu_or_torchrun_has_a_remedy(message: str, re
 
 
 @pytest.mark.parametrize(
-    "words", ["train.py: error: unrecognized arguments: --lrr", "Error: Missing option '--hidden'."]
+    ("printed", "words"),
+    [
+        (
+            "usage: train.py [-h]\ntrain.py: error: unrecognized arguments: --lrr",
+            "train.py: error: unrecognized arguments: --lrr",
+        ),
+        (
+            "ERROR: The function received no value for: ckpt\nUsage: train.py CKPT",  # Fire
+            "ERROR: The function received no value for: ckpt | Usage: train.py CKPT",
+        ),
+        (
+            "╭─ Error ─────╮\n│ Missing argument 'NAME'. │\n╰─────────────╯",  # Typer
+            "Error | Missing argument 'NAME'.",
+        ),
+        ("Loading\r\nrun download.sh first", "Loading | run download.sh first"),
+    ],
 )
-def test_the_last_line_of_the_log_says_which_argument_is_wrong(
-    tmp_path, monkeypatch, words
-) -> None:
+def test_the_end_of_the_log_says_why_a_script_exited(tmp_path, monkeypatch, printed, words) -> None:
     with (tmp_path / "log").open("w+") as log:
         monkeypatch.setattr(script, "LOG", log.fileno())
-        log.write(f"usage: train.py [-h]\n{words}\n")
-        log.flush()
+        print(printed, file=log, flush=True)
         assert script._last_words() == f" ({words})"
