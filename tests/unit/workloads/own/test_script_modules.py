@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from workbench.worker.code import Code
-from workloads.own import script
+from workloads.own import calls, script
 from workloads.own.calls import Called, Run, _shapes, circumstances, modal_parts
 from workloads.own.tree import Example
 
@@ -34,6 +34,21 @@ def test_a_slower_module_than_the_trained_one_is_named() -> None:
     assert script._others(student, ran, replace(code, target="train.py::Student")) == []
     student.seconds = 3.0
     assert script._others(student, ran, code) == []
+
+
+def test_the_wait_for_work_that_a_script_has_queued_on_a_gpu_is_part_of_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, queued, ran = [0.0], [4.0], Run()
+    monkeypatch.setattr(calls.time, "perf_counter", lambda: clock[0])
+
+    def wait() -> None:
+        clock[0] += queued.pop() if queued else 0.0
+
+    monkeypatch.setattr(calls, "_synchronize", wait)
+    with ran.watched(60.0):
+        torch.nn.Linear(3, 2)(torch.ones(1, 3))
+    assert (ran.seconds, ran.modules[0].seconds) == (4.0, 0.0)
 
 
 class Drops(torch.nn.Module):
