@@ -32,10 +32,12 @@ from .tree import Example
 # Messages of a script that torchrun starts, and what torchrun sets for a single process.
 TORCHRUN_MARKS = ("'LOCAL_RANK'", "'RANK'", "'WORLD_SIZE'", "variable RANK expected")
 TORCHRUN = "RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 MASTER_ADDR=localhost MASTER_PORT=29500"
+NO_CUDA = (*NO_CUDA_MARKS, "cuda.is_available", "CUDA is not available", "CUDA unavailable")
 REMEDIES = (
-    (NO_CUDA_MARKS, "let it use the CPU, by an option after -- (--device cpu) or in its code"),
+    (NO_CUDA, "let it use the CPU, by an option after -- (--device cpu) or in its code"),
     (["have NCCL built in"], "let it use the backend gloo, which needs no GPU"),
     (["raised EOFError: EOF when reading"], "its standard input is empty: let it take arguments"),
+    (["Inappropriate ioctl"], "it has no terminal here: let it run without one"),
     (["no known parent package"], "name a script outside the package that imports this one"),
     (TORCHRUN_MARKS, f"torchrun sets it: put {TORCHRUN} before workbench"),
     (["'get_ipython' is", "'display' is"], "it was a notebook: remove what only IPython can run"),
@@ -245,8 +247,12 @@ def _restore(settings: dict[Callable[[Any], Any], Any], ran: Run) -> None:
     if (device := torch.get_default_device()).type != "cpu":
         ours = "in the race its module makes them on the CPU"
         ran.notes.append(f"the script makes new tensors on {device}; {ours}")
-    if torch.is_anomaly_enabled() and not settings[torch.autograd.set_detect_anomaly]:
-        ran.notes.append("the script sets detect_anomaly, which slows it; the race goes without")
+    slow = {
+        "anomaly detection": torch.is_anomaly_enabled(),
+        "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
+    }
+    if names := " and ".join(name for name, is_on in slow.items() if is_on):
+        ran.notes.append(f"the script turns on {names}, which may slow it; the race goes without")
     for restore, value in settings.items():
         restore(value)
 

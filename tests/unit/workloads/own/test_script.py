@@ -148,7 +148,7 @@ def test_a_thread_is_waited_for_and_settings_are_known(outcomes: Outcomes) -> No
     assert found["dtype"] == "float64" and found["restored"]
     on_meta, slowed = found["notes"]
     assert on_meta.startswith("the script makes new tensors on meta;")
-    assert slowed.startswith("the script sets detect_anomaly, which slows it;")
+    assert slowed.startswith("the script turns on anomaly detection and deterministic algorithms")
     handed = found["chosen"][""]
     assert handed["reason"] is None
     assert outcomes.received[handed["folder"]] == {"": [1.0, 1.0]}

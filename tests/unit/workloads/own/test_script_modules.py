@@ -110,11 +110,15 @@ def test_sizes_are_numbers_while_a_module_is_traced() -> None:
     [
         ("RuntimeError: Cannot access accelerator device when none is available.", "use the CPU"),
         ("AttributeError: module 'torch._C' has no attribute '_cuda_setDevice'", "use the CPU"),
+        ("AssertionError: assert torch.cuda.is_available()", "use the CPU"),
+        ("OSError: [Errno 25] Inappropriate ioctl for device", "no terminal"),
         ("RuntimeError: Distributed package doesn't have NCCL built in", "gloo"),
         ("ValueError: environment variable RANK expected, but not set", "torchrun sets it"),
     ],
 )
-def test_what_torch_says_without_a_gpu_or_torchrun_has_a_remedy(message: str, remedy: str) -> None:
+def test_what_fails_without_a_gpu_torchrun_or_a_terminal_has_a_remedy(
+    message: str, remedy: str
+) -> None:
     assert remedy in str(script._failed(f"raised {message}").hint)
 
 
