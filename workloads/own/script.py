@@ -170,7 +170,10 @@ def run(code: Code) -> Run:
             hint = "raise --budget: a script gets a third of it"
             raise unusable(f"{name} called no torch module within {code.seconds:.3g} s", hint)
         hint = "name a function (--torch or --function), or race the whole script (--command)"
-        raise unusable(f"{name} called no torch module in its own process", hint)
+        where = "in its own process"
+        if torch._dynamo.utils.counters["frames"]["total"]:
+            where = "outside functions that torch.compile compiles, where none is seen"
+        raise unusable(f"{name} called no torch module {where}", hint)
     if failure:
         ran.failure = failure
         ran.notes.append(f"the script {failure}")

@@ -30,6 +30,7 @@ REQUESTS: dict[str, tuple[str, list[str], float, list[str]]] = {
     "training": ("scripts/training.py", [], 60.0, [""]),
     "many": ("scripts/many.py", [], 60.0, ["Locked", "Guarded"]),
     "none": ("scripts/none.py", [], 60.0, []),
+    "hidden": ("scripts/none.py", ["compiled"], 60.0, []),
     "broken": ("scripts/none.py", ["data"], 60.0, []),
     "forks": ("scripts/forks.py", [], 60.0, []),
     "leaves": ("scripts/leaves.py", [], 60.0, []),
@@ -180,7 +181,7 @@ def test_what_was_seen_before_the_end_counts(outcomes: Outcomes) -> None:
         (
             "broken",
             "user_code",
-            "scripts/none.py raised ValueError: no data (none.py:8) before it called a module",
+            "scripts/none.py raised ValueError: no data (none.py:11) before it called a module",
             None,
         ),
         (
@@ -223,6 +224,13 @@ def test_what_was_seen_before_the_end_counts(outcomes: Outcomes) -> None:
             "none",
             "bad_input",
             "scripts/none.py called no torch module in its own process",
+            "name a function (--torch or --function), or race the whole script (--command)",
+        ),
+        (
+            "hidden",
+            "bad_input",
+            "scripts/none.py called no torch module outside functions that torch.compile compiles,"
+            " where none is seen",
             "name a function (--torch or --function), or race the whole script (--command)",
         ),
         (
