@@ -47,6 +47,7 @@ WITH_FORWARD = "name a builder, package.module:build, of a module whose forward 
 WITH_STEP = (
     "name a builder of a module whose `forward(self, batch)` returns its `training_step(batch, 0)`"
 )
+COMPILED = "that torch.compile compiles"
 ERROR = re.compile(r"error(:|$)", re.IGNORECASE)  # of argparse, click, Fire, absl or Python
 FRAME = " \t─│╭╮╰╯"  # around the messages of Rich
 MOST_WORDS = 12  # lines in which an error is looked for
@@ -166,14 +167,16 @@ def run(code: Code) -> Run:
         if failure:
             text = f"{name} {failure} before it called a module"
             raise WorkloadError(text, code=failure.code, hint=failure.hint)
+        where = f" outside functions {COMPILED}, where none is seen" if ran.hides_calls else ""
         if ran.cut:
             hint = "raise --budget: a script gets a third of it"
-            raise unusable(f"{name} called no torch module within {code.seconds:.3g} s", hint)
+            raise unusable(
+                f"{name} called no torch module within {code.seconds:.3g} s{where}", hint
+            )
         hint = "name a function (--torch or --function), or race the whole script (--command)"
-        where = "in its own process"
-        if torch._dynamo.utils.counters["frames"]["total"]:
-            where = "outside functions that torch.compile compiles, where none is seen"
-        raise unusable(f"{name} called no torch module {where}", hint)
+        raise unusable(f"{name} called no torch module{where or ' in its own process'}", hint)
+    if ran.hides_calls:
+        ran.notes.append(f"calls inside functions {COMPILED} are not seen")
     if failure:
         ran.failure = failure
         ran.notes.append(f"the script {failure}")
@@ -205,7 +208,7 @@ def _last_words() -> str:
         lines = [STYLES.sub("", each).strip(FRAME) for each in log_tail(log).splitlines()]
     lines = list(filter(None, lines))[-MOST_WORDS:]
     errors = [number for number, line in enumerate(lines) if ERROR.search(line)]
-    words = " | ".join(lines[errors[-1] :] if errors else lines[-3:])
+    words = " | ".join(lines[errors[-1] :] if errors else lines[-4:])
     return f" ({shown(words, 200)})" if words else ""
 
 
