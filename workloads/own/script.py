@@ -1,12 +1,13 @@
 """Runs a user's script once, unchanged, and hands one of the modules that it called to others."""
 
 import gc
+import itertools
 import json
 import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from multiprocessing import resource_tracker
@@ -268,8 +269,8 @@ def choose(ran: Run, name: str = "") -> Called:
     training it is one that is trained, else one with weights: losses, metrics and transforms of
     images are modules too.
 
-    WorkloadError: `bad_target` if none has that name, `bad_input` if only torch.func calls it,
-    `unsupported` if its inputs cannot be copied.
+    WorkloadError: `bad_target` if none has that name, `bad_input` if only torch.func calls it or if
+    its inputs belong to its own modules, `unsupported` if they cannot be copied.
     """
     found = [module for module in ran.modules if name in ("", module.name)]
     if not found:
@@ -282,6 +283,12 @@ def choose(ran: Run, name: str = "") -> Called:
         raise unusable(text, hint)
     if chosen.example is None:
         raise WorkloadError(f"the inputs of {chosen.name} cannot be copied")
+    given = (*chosen.example.args, *chosen.example.kwargs.values())
+    keys = itertools.chain(*(each for each in given if isinstance(each, Mapping)))
+    if any(isinstance(key, torch.nn.Module) for key in keys):
+        text = f"{chosen.name} gets a dictionary by module, and the raced copies are other modules"
+        hint = "name another module, script.py::Name, or a builder of one that keeps its own cache"
+        raise unusable(text, hint)
     return chosen
 
 

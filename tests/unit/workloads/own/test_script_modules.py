@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from checking import fails_with
 
 from workbench.worker.code import Code
 from workloads.own import calls, script
@@ -19,6 +20,14 @@ def test_a_module_with_weights_comes_before_a_slow_metric() -> None:
     assert script.choose(Run(modules=[metric, net])) is net
     assert script.choose(Run(modules=[metric])) is metric
     assert script.choose(Run(modules=[net, metric]), "Metric") is metric
+
+
+def test_a_cache_by_module_is_of_no_use_to_copies_of_the_module() -> None:
+    net = torch.nn.Linear(3, 2)
+    inputs = Example((torch.ones(1, 3),), {"cache": {net: torch.ones(1)}})
+    with fails_with("bad_input") as refused:
+        script.choose(Run(modules=[Called("Net", net, example=inputs)]))
+    assert str(refused.value).startswith("Net gets a dictionary by module")
 
 
 def test_a_slower_module_than_the_trained_one_is_named() -> None:
