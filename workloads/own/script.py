@@ -304,6 +304,18 @@ def _exit_of(own: int) -> Any:
     return end
 
 
+def _exec_of(own: int, start: Callable[..., Any]) -> Callable[..., Any]:
+    """An `os.execv` or the like that does not replace the process `own`, which runs the script."""
+
+    def replace(*given: Any) -> Any:
+        if os.getpid() == own:
+            text = "replaced its process with another program"
+            raise _failed(text, "do first what it does for that, such as set a variable")
+        return start(*given)
+
+    return replace
+
+
 def _join(others: Sequence[threading.Thread]) -> None:
     """Wait for the script's threads, as Python does, except for pools that wait for work."""
     of_pools = getattr(sys.modules.get("concurrent.futures.thread"), "_threads_queues", {})
@@ -322,7 +334,9 @@ def _failure(script: Path, argv: list[str], folder: str) -> WorkloadError | None
     main.__file__ = os.path.abspath(script)  # noqa: PTH100
     sys.path.insert(0, str(script.resolve().parent))
     sys.argv, sys.modules["__main__"] = argv, main
-    leave, os._exit = os._exit, _exit_of(own)
+    functions = {name: getattr(os, name) for name in ("_exit", "execv", "execve")}
+    os._exit = _exit_of(own)
+    os.execv, os.execve = (_exec_of(own, functions[name]) for name in ("execv", "execve"))
     try:
         program = compile(script.read_bytes(), str(script), "exec", dont_inherit=True)
         exec(program, main.__dict__)  # noqa: S102 - the user asked for it
@@ -339,11 +353,13 @@ def _failure(script: Path, argv: list[str], folder: str) -> WorkloadError | None
         return WorkloadError(text, code="missing_package", hint=hint)
     except TimeUp:
         raise
+    except WorkloadError as refused:
+        return refused
     except BaseException as error:  # also a CancelledError, or a KeyboardInterrupt of its own
         log_error()
         return _failed(f"raised {in_one_line(error)}")
     finally:
-        os._exit = leave
+        vars(os).update(functions)
         if os.getpid() != own:  # a copy that the script forked
             flush_files()
             os._exit(0)

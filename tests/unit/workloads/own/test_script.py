@@ -52,6 +52,7 @@ REQUESTS: dict[str, tuple[str, list[str], float, list[str]]] = {
     "direct": ("scripts/direct.py", [], 60.0, []),
     "mapped": ("scripts/mapped.py", [], 60.0, [""]),
     "compiles": ("scripts/compiles.py", [], 0.2, []),
+    "replaced": ("scripts/lacks.py", ["exec"], 60.0, []),
     "slow_start": ("scripts/lacks.py", ["sleep"], 0.2, []),
 }
 
@@ -189,7 +190,7 @@ def test_what_was_seen_before_the_end_counts(outcomes: Outcomes) -> None:
             "lacks",
             "missing_package",
             "scripts/lacks.py raised ModuleNotFoundError: No module named 'not_there'"
-            " (lacks.py:21) before it called a module",
+            " (lacks.py:23) before it called a module",
             "--python names the environment that has it",
         ),
         (
@@ -247,6 +248,12 @@ def test_what_was_seen_before_the_end_counts(outcomes: Outcomes) -> None:
             "scripts/inside.py raised ImportError: attempted relative import with no known parent"
             " package (inside.py:3) before it called a module",
             "name a script outside the package that imports this one",
+        ),
+        (
+            "replaced",
+            "user_code",
+            "scripts/lacks.py replaced its process with another program before it called a module",
+            "do first what it does for that, such as set a variable",
         ),
         (
             "slow_start",
