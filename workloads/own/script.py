@@ -78,7 +78,7 @@ def opened(code: Code) -> tuple[Any, Example, SimpleNamespace]:
             "shapes": [shown(shape, 60) for shape in each.shapes],
             "sizes": len(each.counts),
             "chosen": each is chosen,
-            "altered": bool(each.notes) or ran.trains(each),
+            "altered": bool(each.notes) or ran.trains(each) or ran.hides_calls,
         }
         for each in ran.modules
     ]
@@ -287,7 +287,8 @@ def choose(ran: Run, name: str = "") -> Called:
     keys = itertools.chain(*(each for each in given if isinstance(each, Mapping)))
     if any(isinstance(key, torch.nn.Module) for key in keys):
         text = f"{chosen.name} gets a dictionary by module, and the raced copies are other modules"
-        hint = "name another module, script.py::Name, or a builder of one that keeps its own cache"
+        others = (x.name for x in found if x is not chosen and x.module.state_dict())
+        hint = f"name a builder, or another module, as script.py::{next(others, 'Name')}"
         raise unusable(text, hint)
     return chosen
 
