@@ -219,13 +219,13 @@ class OwnCode:
             context.record(ev.CrossoverFound, scenario=OWN, crossover=found)
         exports, code = self._exports, report.code
         compiled = next(filter(overview.picks_compiled, rows), own)
-        pick, advice = best.picked, None
+        pick, advice, trains = best.picked, None, self.question.train
         if pick is not None and code is not None:
             facts, is_last = code.facts, row is rows[-1]  # `reserved_s` follows the last
             advice = CodeAdvice(
                 snippet=snippet(facts, pick.case, self.question),
-                flips=overview.flips(report, trains=self.question.train),
-                share=overview.script_gain(report, best, pick),
+                flips=overview.flips(report, trains=trains),
+                share=overview.script_gain(report, best, pick, trains=trains),
                 saved=self._save(pick.case, facts) if is_last else None,
             )
         context.record(

@@ -27,7 +27,7 @@ from .feeding import Fed, noted
 from .losses import Tape
 from .tree import Example, is_compiled, tensors, unwrapped, without_parallel
 
-INSTANCES = 8  # with records of their own, per class; a program may make one for every call
+INSTANCES = 8  # most per class with records of their own; a program may make one for every call
 SHAPES = 5  # most that are listed
 ENOUGH = 10  # calls of a trained module, after which half of the program's time is enough
 AGAIN_S = 1.0  # a program that swallows TimeUp gets another after this time
@@ -104,6 +104,14 @@ class Called:
             if is_other and self.loss is None:
                 self.example, self._kept, self.fed = self.awaiting
 
+    def take(self, other: "Called") -> None:
+        """Add the calls of another module of its class."""
+        self.calls += other.calls
+        self.seconds += other.seconds
+        self.counts += other.counts
+        self._circumstances += other._circumstances
+        self.has_gradients |= other.has_gradients
+
     @property
     def awaits_loss(self) -> bool:
         """Whether a loss of the latest call should be kept."""
@@ -143,6 +151,7 @@ class Run:
     updates: Counter[int] = field(default_factory=Counter)  # steps by the id of the optimizer
     # Name of a module and "Class.method" that called it: whether that class is the larger module.
     _callers: dict[tuple[str, str], bool] = field(default_factory=dict)
+    _shared: set[str] = field(default_factory=set)  # classes of more modules than INSTANCES
     _thread: threading.local = field(default_factory=threading.local)
 
     @contextmanager
@@ -223,6 +232,12 @@ class Run:
         made = f"the script makes {each} backward passes per optimizer step"
         return [f"{made}; a raced step makes one"]
 
+    @property
+    def hides_calls(self) -> bool:
+        """Whether torch.compile compiled functions and no module: it traces the calls in them."""
+        compiles = torch._dynamo.utils.counters["frames"]["total"] > 0
+        return compiles and not any("compiled" in each._circumstances for each in self.modules)
+
     def _note_gradients(self) -> None:
         for each in self.modules:
             weights = () if each.has_gradients else each.module.parameters()
@@ -275,6 +290,7 @@ class Run:
         return torch.cuda.is_initialized() and bool(torch.cuda.is_current_stream_capturing())
 
     def _call(self, original: Any, module: Any, example: Example) -> Any:
+        _synchronize()  # what the program has queued is part of its time
         began = time.perf_counter()
         self._thread.inside = True
         try:
@@ -312,12 +328,19 @@ class Run:
         return found
 
     def _record(self, module: Any) -> Called:
-        """The record of a module; beyond INSTANCES, the first one of its class."""
+        """The record of a module, or of all modules of its class if there are over INSTANCES."""
         kind = type(module).__name__
         alike = [each for each in self.modules if type(each.module).__name__ == kind]
-        found = next((each for each in alike if each.module is module), None)
-        if found is not None or len(alike) >= INSTANCES:
-            return found or alike[0]
+        for each in alike:
+            if each.module is module or kind in self._shared:
+                return each
+        if len(alike) == INSTANCES:
+            self._shared.add(kind)
+            first, *others = alike
+            for each in others:
+                first.take(each)
+            self.modules = [each for each in self.modules if not any(each is x for x in others)]
+            return first
         self.modules.append(Called(f"{kind}#{len(alike) + 1}" if alike else kind, module))
         return self.modules[-1]
 

@@ -1,11 +1,13 @@
 """Runs a user's script once, unchanged, and hands one of the modules that it called to others."""
 
 import gc
+import itertools
 import json
 import os
+import re
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from multiprocessing import resource_tracker
@@ -18,6 +20,7 @@ from workbench.process import children
 from workbench.process.children import log_tail
 from workbench.text.sanitize import shown
 from workbench.worker.code import MODULES, Code
+from workbench.worker.failures import STYLES
 from workbench.worker.libraries import torch
 from workbench.worker.serve import LOG, log_error
 
@@ -30,10 +33,12 @@ from .tree import Example
 # Messages of a script that torchrun starts, and what torchrun sets for a single process.
 TORCHRUN_MARKS = ("'LOCAL_RANK'", "'RANK'", "'WORLD_SIZE'", "variable RANK expected")
 TORCHRUN = "RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 MASTER_ADDR=localhost MASTER_PORT=29500"
+NO_CUDA = (*NO_CUDA_MARKS, "cuda.is_available", "CUDA is not available", "CUDA unavailable")
 REMEDIES = (
-    (NO_CUDA_MARKS, "let it use the CPU, by an option after -- (--device cpu) or in its code"),
+    (NO_CUDA, "let it use the CPU, by an option after -- (--device cpu) or in its code"),
     (["have NCCL built in"], "let it use the backend gloo, which needs no GPU"),
     (["raised EOFError: EOF when reading"], "its standard input is empty: let it take arguments"),
+    (["Inappropriate ioctl"], "it has no terminal here: let it run without one"),
     (["no known parent package"], "name a script outside the package that imports this one"),
     (TORCHRUN_MARKS, f"torchrun sets it: put {TORCHRUN} before workbench"),
     (["'get_ipython' is", "'display' is"], "it was a notebook: remove what only IPython can run"),
@@ -43,6 +48,10 @@ WITH_FORWARD = "name a builder, package.module:build, of a module whose forward 
 WITH_STEP = (
     "name a builder of a module whose `forward(self, batch)` returns its `training_step(batch, 0)`"
 )
+COMPILED = "that torch.compile compiles"
+ERROR = re.compile(r"error(:|$)", re.IGNORECASE)  # of argparse, click, Fire, absl or Python
+FRAME = " \t─│╭╮╰╯"  # around the messages of Rich
+MOST_WORDS = 12  # lines in which an error is looked for
 LARGER = 2.0  # times the time of the chosen module, from which a slower one has a note
 
 
@@ -69,7 +78,7 @@ def opened(code: Code) -> tuple[Any, Example, SimpleNamespace]:
             "shapes": [shown(shape, 60) for shape in each.shapes],
             "sizes": len(each.counts),
             "chosen": each is chosen,
-            "altered": bool(each.notes) or ran.trains(each),
+            "altered": bool(each.notes) or ran.trains(each) or ran.hides_calls,
         }
         for each in ran.modules
     ]
@@ -152,26 +161,23 @@ def run(code: Code) -> Run:
     ran.paths += _absolute([each for each in sys.path if each not in path], code.directory)
     sys.path[:] = [*path, *ran.paths]  # at the end, where they hide no other module
     os.chdir(code.directory)
-    if (count := torch.get_num_threads()) != settings[torch.set_num_threads]:
-        ran.threads = count
-    if (kind := torch.get_default_dtype()) != settings[torch.set_default_dtype]:
-        ran.dtype = str(kind).removeprefix("torch.")
-    if (device := torch.get_default_device()).type != "cpu":
-        ours = "in the race its module makes them on the CPU"
-        ran.notes.append(f"the script makes new tensors on {device}; {ours}")
-    for restore, value in settings.items():
-        restore(value)
+    _restore(settings, ran)
     gc.collect()  # ends the workers of a DataLoader that the script left behind
     end_compilers()
     if not ran.modules:
         if failure:
             text = f"{name} {failure} before it called a module"
             raise WorkloadError(text, code=failure.code, hint=failure.hint)
+        where = f" outside functions {COMPILED}, where none is seen" if ran.hides_calls else ""
         if ran.cut:
             hint = "raise --budget: a script gets a third of it"
-            raise unusable(f"{name} called no torch module within {code.seconds:.3g} s", hint)
+            raise unusable(
+                f"{name} called no torch module within {code.seconds:.3g} s{where}", hint
+            )
         hint = "name a function (--torch or --function), or race the whole script (--command)"
-        raise unusable(f"{name} called no torch module in its own process", hint)
+        raise unusable(f"{name} called no torch module{where or ' in its own process'}", hint)
+    if ran.hides_calls:
+        ran.notes.append(f"calls inside functions {COMPILED} are not seen")
     if failure:
         ran.failure = failure
         ran.notes.append(f"the script {failure}")
@@ -195,12 +201,16 @@ def _absolute(paths: Sequence[str], folder: str) -> list[str]:
 
 
 def _last_words() -> str:
-    """` (train.py: error: ...)`: the last line of this worker's log, if argparse or click says what
-    is wrong there."""
+    """` (train.py: error: ...)`: what the script printed last, from its last error on."""
+    with suppress(Exception):  # the script may have closed or replaced it
+        sys.stdout.flush()
+    lines: list[str] = []
     with suppress(OSError), open(LOG, "rb", closefd=False) as log:
-        line = log_tail(log).rpartition("\n")[2]
-        return f" ({shown(line, 200)})" if "error:" in line.lower() else ""
-    return ""
+        lines = [STYLES.sub("", each).strip(FRAME) for each in log_tail(log).splitlines()]
+    lines = list(filter(None, lines))[-MOST_WORDS:]
+    errors = [number for number, line in enumerate(lines) if ERROR.search(line)]
+    words = " | ".join(lines[errors[-1] :] if errors else lines[-4:])
+    return f" ({shown(words, 200)})" if words else ""
 
 
 def _threads_left() -> int:
@@ -214,9 +224,14 @@ def _threads_left() -> int:
 def _settings() -> dict[Callable[[Any], Any], Any]:
     """Settings that a script may change for its own process, by the function that restores each."""
     cuda, cudnn = torch.backends.cuda, torch.backends.cudnn
-    return {
+    autocast = {
+        partial(torch.set_autocast_enabled, kind): torch.is_autocast_enabled(kind)
+        for kind in ("cpu", "cuda")  # a script may enter it and never leave it
+    }
+    return autocast | {
         torch.set_num_threads: torch.get_num_threads(),
         torch.set_grad_enabled: torch.is_grad_enabled(),
+        torch.autograd.set_detect_anomaly: torch.is_anomaly_enabled(),
         torch.set_default_dtype: torch.get_default_dtype(),
         torch.set_default_device: None,
         torch.set_float32_matmul_precision: torch.get_float32_matmul_precision(),
@@ -230,13 +245,32 @@ def _settings() -> dict[Callable[[Any], Any], Any]:
     }
 
 
+def _restore(settings: dict[Callable[[Any], Any], Any], ran: Run) -> None:
+    """Restore the settings of this process, and keep those of the script that the race needs."""
+    if (count := torch.get_num_threads()) != settings[torch.set_num_threads]:
+        ran.threads = count
+    if (kind := torch.get_default_dtype()) != settings[torch.set_default_dtype]:
+        ran.dtype = str(kind).removeprefix("torch.")
+    if (device := torch.get_default_device()).type != "cpu":
+        ours = "in the race its module makes them on the CPU"
+        ran.notes.append(f"the script makes new tensors on {device}; {ours}")
+    slow = {
+        "anomaly detection": torch.is_anomaly_enabled(),
+        "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
+    }
+    if names := " and ".join(name for name, is_on in slow.items() if is_on):
+        ran.notes.append(f"the script turns on {names}, which may slow it; the race goes without")
+    for restore, value in settings.items():
+        restore(value)
+
+
 def choose(ran: Run, name: str = "") -> Called:
     """The module called `name`, or else the one with the largest share of the script's time; in a
     training it is one that is trained, else one with weights: losses, metrics and transforms of
     images are modules too.
 
-    WorkloadError: `bad_target` if none has that name, `bad_input` if only torch.func calls it,
-    `unsupported` if its inputs cannot be copied.
+    WorkloadError: `bad_target` if none has that name, `bad_input` if only torch.func calls it or if
+    its inputs belong to its own modules, `unsupported` if they cannot be copied.
     """
     found = [module for module in ran.modules if name in ("", module.name)]
     if not found:
@@ -249,6 +283,13 @@ def choose(ran: Run, name: str = "") -> Called:
         raise unusable(text, hint)
     if chosen.example is None:
         raise WorkloadError(f"the inputs of {chosen.name} cannot be copied")
+    given = (*chosen.example.args, *chosen.example.kwargs.values())
+    keys = itertools.chain(*(each for each in given if isinstance(each, Mapping)))
+    if any(isinstance(key, torch.nn.Module) for key in keys):
+        text = f"{chosen.name} gets a dictionary by module, and the raced copies are other modules"
+        others = (x.name for x in found if x is not chosen and x.module.state_dict())
+        hint = f"name a builder, or another module, as script.py::{next(others, 'Name')}"
+        raise unusable(text, hint)
     return chosen
 
 
@@ -262,6 +303,18 @@ def _exit_of(own: int) -> Any:
         raise SystemExit(status)
 
     return end
+
+
+def _exec_of(own: int, start: Callable[..., Any]) -> Callable[..., Any]:
+    """An `os.execv` or the like that does not replace the process `own`, which runs the script."""
+
+    def replace(*given: Any) -> Any:
+        if os.getpid() == own:
+            text = "replaced its process with another program"
+            raise _failed(text, "do first what it does for that, such as set a variable")
+        return start(*given)
+
+    return replace
 
 
 def _join(others: Sequence[threading.Thread]) -> None:
@@ -282,17 +335,18 @@ def _failure(script: Path, argv: list[str], folder: str) -> WorkloadError | None
     main.__file__ = os.path.abspath(script)  # noqa: PTH100
     sys.path.insert(0, str(script.resolve().parent))
     sys.argv, sys.modules["__main__"] = argv, main
-    leave, os._exit = os._exit, _exit_of(own)
+    functions = {name: getattr(os, name) for name in ("_exit", "execv", "execve")}
+    os._exit = _exit_of(own)
+    os.execv, os.execve = (_exec_of(own, functions[name]) for name in ("execv", "execve"))
     try:
         program = compile(script.read_bytes(), str(script), "exec", dont_inherit=True)
         exec(program, main.__dict__)  # noqa: S102 - the user asked for it
     except SystemExit as end:
         if not end.code:
             return None
-        text = f"exited with {shown(str(end.code), 200)}"
-        if str(end.code) != "2":
-            return _failed(text)
-        return _failed(f"{text}{_last_words()}", "pass its arguments after --")
+        words = _last_words() if isinstance(end.code, int) else ""
+        hint = "pass its arguments after --" if end.code == 2 else None
+        return _failed(f"exited with {shown(str(end.code), 200)}{words}", hint)
     except ModuleNotFoundError as error:
         log_error()
         hint = _place_of(error.name, folder)
@@ -300,11 +354,13 @@ def _failure(script: Path, argv: list[str], folder: str) -> WorkloadError | None
         return WorkloadError(text, code="missing_package", hint=hint)
     except TimeUp:
         raise
+    except WorkloadError as refused:
+        return refused
     except BaseException as error:  # also a CancelledError, or a KeyboardInterrupt of its own
         log_error()
         return _failed(f"raised {in_one_line(error)}")
     finally:
-        os._exit = leave
+        vars(os).update(functions)
         if os.getpid() != own:  # a copy that the script forked
             flush_files()
             os._exit(0)

@@ -13,7 +13,7 @@ from typing import Any
 
 from workbench.worker.libraries import nn, torch
 
-PLAIN_LISTS = ({int}, {float}, {int, float}, {str}, {bytes})  # types of the entries
+PLAIN_LISTS, NUMBERS = ({str}, {bytes}), {int, float}  # types of the entries
 SCALARS, CONTAINERS = {int, float, complex, bool, str, bytes, type(None)}, {list, tuple, dict}
 DEEPEST = 100  # levels of containers in data
 
@@ -40,6 +40,12 @@ def is_data(tree: Any) -> bool:
         tables = [each for each in level if type(each) is dict]
         level = list(chain(*rows, *tables, *map(dict.values, tables)))
     return False
+
+
+def _is_numpys(kind: type) -> bool:
+    """Whether it is a type of NumPy's scalars: a list of an array's values holds them."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and issubclass(kind, numpy.generic)
 
 
 def _walk(
@@ -156,8 +162,9 @@ def _contents(tree: Any) -> Mapping[Any, Any] | None:
     if isinstance(tree, Mapping):
         return tree
     if isinstance(tree, (list, tuple)):
-        is_plain = tree and {type(each) for each in tree} in PLAIN_LISTS
-        return None if is_plain else dict(enumerate(tree))
+        kinds = {type(each) for each in tree}
+        is_plain = kinds in PLAIN_LISTS or all(map(_is_numpys, kinds - NUMBERS))
+        return None if tree and is_plain else dict(enumerate(tree))
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
         return {each.name: getattr(tree, each.name) for each in dataclasses.fields(tree)}
     return None

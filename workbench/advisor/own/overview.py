@@ -199,11 +199,14 @@ def compile_calls(row: Row) -> float | None:
     return None
 
 
-def script_gain(report: Report, row: Row, pick: Candidate) -> str:
-    """The effect of the pick on the whole script; "" for other code, without a proven gain, and for
-    a script that was cut short, whose total time is unknown."""
+def script_gain(report: Report, row: Row, pick: Candidate, *, trains: bool = False) -> str:
+    """The effect of the pick on the whole script; "" for other code, without a proven gain, for a
+    script that was cut short, whose total time is unknown, and for one that trains the module, as
+    the share has no backward passes."""
     module = next((m for m in report.code.facts.modules if m.chosen), None) if report.code else None
     if report.code is None or module is None or report.code.facts.cut:
+        return ""
+    if trains or report.code.facts.trains:
         return ""
     given = as_written(row, report.code)
     gained = gain_over(given, pick)

@@ -269,6 +269,7 @@ def test_the_gain_of_a_script_is_that_of_its_chosen_module() -> None:
     row = report.subject_rows[0]
     pick = report.candidates[row.verdict.pick]
     assert script_gain(report, row, pick) == share_sentence("fc", 0.2, 10.0)
+    assert script_gain(report, row, pick, trains=True) == "", "its calls are a part of its steps"
     for shown_no_gain in row.candidates[0], *(c for c in row.candidates if len(c.blocks) < 3):
         assert script_gain(report, row, shown_no_gain) == ""
     assert script_gain(REPORTS["net"], row, pick) == ""
@@ -284,6 +285,7 @@ def test_the_gain_of_a_script_is_that_of_its_chosen_module() -> None:
     assert "faster than the code as written (cpu torch" in recommendation(report)[0]
     report.code.facts = replace(whole, trains=True)
     assert TRAINS in recommendation(report)
+    assert script_gain(report, row, pick) == ""
     report.code.facts = replace(whole, cut=True)
     assert script_gain(report, row, pick) == "", "nothing is known about the whole time"
     report.code.facts = whole

@@ -106,6 +106,13 @@ def test_a_list_of_words_is_one_part() -> None:
     assert _error(["a", "c"], ["a", "b"]) == WRONG
 
 
+def test_a_list_of_the_values_of_an_array_is_one_part() -> None:
+    values = [1, *np.arange(3.0)]
+    assert leaves({"x": values}) == {"x": values}
+    close = [1, *np.arange(3.0) * (1 + 1e-6)]
+    assert relative_error(parts({"x": close}), parts({"x": values})) < 1e-5
+
+
 def test_nan_in_one_of_two_results_is_wrong() -> None:
     assert _error([1.0, math.nan], [1.0, 2.0]) == WRONG
     assert _error([np.ones(2), np.array([np.nan])], [np.ones(2), np.ones(1)]) == WRONG

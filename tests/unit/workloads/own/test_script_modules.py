@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 import torch
+from checking import fails_with
 
 from workbench.worker.code import Code
-from workloads.own import script
+from workloads.own import calls, script
 from workloads.own.calls import Called, Run, _shapes, circumstances, modal_parts
 from workloads.own.tree import Example
 
@@ -19,6 +20,14 @@ def test_a_module_with_weights_comes_before_a_slow_metric() -> None:
     assert script.choose(Run(modules=[metric, net])) is net
     assert script.choose(Run(modules=[metric])) is metric
     assert script.choose(Run(modules=[net, metric]), "Metric") is metric
+
+
+def test_a_cache_by_module_is_of_no_use_to_copies_of_the_module() -> None:
+    net = torch.nn.Linear(3, 2)
+    inputs = Example((torch.ones(1, 3),), {"cache": {net: torch.ones(1)}})
+    with fails_with("bad_input") as refused:
+        script.choose(Run(modules=[Called("Net", net, example=inputs)]))
+    assert str(refused.value).startswith("Net gets a dictionary by module")
 
 
 def test_a_slower_module_than_the_trained_one_is_named() -> None:
@@ -34,6 +43,21 @@ def test_a_slower_module_than_the_trained_one_is_named() -> None:
     assert script._others(student, ran, replace(code, target="train.py::Student")) == []
     student.seconds = 3.0
     assert script._others(student, ran, code) == []
+
+
+def test_the_wait_for_work_that_a_script_has_queued_on_a_gpu_is_part_of_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, queued, ran = [0.0], [4.0], Run()
+    monkeypatch.setattr(calls.time, "perf_counter", lambda: clock[0])
+
+    def wait() -> None:
+        clock[0] += queued.pop() if queued else 0.0
+
+    monkeypatch.setattr(calls, "_synchronize", wait)
+    with ran.watched(60.0):
+        torch.nn.Linear(3, 2)(torch.ones(1, 3))
+    assert (ran.seconds, ran.modules[0].seconds) == (4.0, 0.0)
 
 
 class Drops(torch.nn.Module):
@@ -95,22 +119,38 @@ def test_sizes_are_numbers_while_a_module_is_traced() -> None:
     [
         ("RuntimeError: Cannot access accelerator device when none is available.", "use the CPU"),
         ("AttributeError: module 'torch._C' has no attribute '_cuda_setDevice'", "use the CPU"),
+        ("AssertionError: assert torch.cuda.is_available()", "use the CPU"),
+        ("OSError: [Errno 25] Inappropriate ioctl for device", "no terminal"),
         ("RuntimeError: Distributed package doesn't have NCCL built in", "gloo"),
         ("ValueError: environment variable RANK expected, but not set", "torchrun sets it"),
     ],
 )
-def test_what_torch_says_without_a_gpu_or_torchrun_has_a_remedy(message: str, remedy: str) -> None:
+def test_what_fails_without_a_gpu_torchrun_or_a_terminal_has_a_remedy(
+    message: str, remedy: str
+) -> None:
     assert remedy in str(script._failed(f"raised {message}").hint)
 
 
 @pytest.mark.parametrize(
-    "words", ["train.py: error: unrecognized arguments: --lrr", "Error: Missing option '--hidden'."]
+    ("printed", "words"),
+    [
+        (
+            "usage: train.py [-h]\ntrain.py: error: unrecognized arguments: --lrr",
+            "train.py: error: unrecognized arguments: --lrr",
+        ),
+        (
+            "ERROR: The function received no value for: ckpt\nUsage: train.py CKPT",  # Fire
+            "ERROR: The function received no value for: ckpt | Usage: train.py CKPT",
+        ),
+        (
+            "╭─ Error ─────╮\n│ Missing argument 'NAME'. │\n╰─────────────╯",  # Typer
+            "Error | Missing argument 'NAME'.",
+        ),
+        ("Loading\r\nrun download.sh first", "Loading | run download.sh first"),
+    ],
 )
-def test_the_last_line_of_the_log_says_which_argument_is_wrong(
-    tmp_path, monkeypatch, words
-) -> None:
+def test_the_end_of_the_log_says_why_a_script_exited(tmp_path, monkeypatch, printed, words) -> None:
     with (tmp_path / "log").open("w+") as log:
         monkeypatch.setattr(script, "LOG", log.fileno())
-        log.write(f"usage: train.py [-h]\n{words}\n")
-        log.flush()
+        print(printed, file=log, flush=True)
         assert script._last_words() == f" ({words})"
