@@ -17,8 +17,8 @@ from workbench.worker.failures import first_line
 from workbench.worker.libraries import nn, torch
 
 from . import training
-from .reference import GUARDS, Reference, arrays, call, errors, guard, plain_attention, reference
-from .subject import Subject, hash_of, precision_of, subject_of
+from .reference import GUARDS, Reference, arrays, as_eager, call, errors, guard, reference
+from .subject import Subject, hash_of, precision_of, subject_of, weights_of
 from .target import NO_CUDA_MARKS, examining, is_users, kept_result, user_errors
 from .tree import Example, compiled_parts, tensors_of_output
 
@@ -156,7 +156,7 @@ def _behaviour(subject: Subject, example: Example, notes: list[str]) -> dict[str
     with user_errors(subject.name):
         within, first = _guard(subject, example), subject.copy()
         began = time.perf_counter()
-        with guard(within), plain_attention():
+        with guard(within), as_eager():
             output = first(*inputs.args, **inputs.kwargs)
             answer = list(arrays(output).values())
         first_s = time.perf_counter() - began

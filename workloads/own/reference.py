@@ -7,9 +7,10 @@ float64, a candidate's error may be a small multiple of eager FP32's own, plus a
 import itertools
 import math
 import pickle
+import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -89,7 +90,7 @@ def call(module: Any, example: Example, *, within: str = "inference_mode") -> An
     first = next(itertools.chain(module.parameters(), module.buffers()), None)
     device = None if first is None else first.device
     cloned = example.mapped(lambda tensor: tensor.clone().to(device or tensor.device))
-    with guard(within), plain_attention():
+    with guard(within), as_eager():
         return module(*cloned.args, **cloned.kwargs)
 
 
@@ -102,6 +103,15 @@ def plain_attention() -> Iterator[None]:
         yield
     finally:
         torch.backends.mha.set_fastpath_enabled(was_enabled)
+
+@contextmanager
+def as_eager() -> Iterator[None]:
+    """Call what the code compiles without compiling it, which would happen again in each of the
+    contexts, types and sizes of an examination."""
+    is_used = "torch._dynamo" in sys.modules  # importing it takes a second
+    with torch.compiler.set_stance("force_eager") if is_used else nullcontext(), plain_attention():
+        yield
+
 
 
 def guard(name: str) -> Any:

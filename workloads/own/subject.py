@@ -249,7 +249,7 @@ def found_in(places: Iterable[Any], name: str) -> Iterator[Any]:
 def precision_of(module: Any) -> str:
     """The precision of most of its weights."""
     sizes = Counter[str]()
-    for each in module.parameters():
+    for each in weights_of(module):
         sizes[str(each.dtype).removeprefix("torch.")] += each.numel()
     most = sizes.most_common(1)[0][0] if sizes else "float32"
     return PRECISIONS.get(most, "fp32")
@@ -258,6 +258,12 @@ def precision_of(module: Any) -> str:
 def _check_values(name: str, module: Any) -> None:
     """Raise WorkloadError for a module whose weights have no values yet."""
     from torch.nn.parameter import is_lazy
+def weights_of(module: Any) -> list[Any]:
+    """Its parameters, and the weights of quantised layers, which are none."""
+    packed = (each for each in tensors(module.state_dict()).values() if each.is_quantized)
+    return [*module.parameters(), *packed]
+
+
 
     weights = [*module.parameters(), *module.buffers()]
     if any(map(is_lazy, weights)):

@@ -22,7 +22,7 @@ from .._shared.torch_task import synchronize, true_fp32
 from .._shared.training import gradients, untouched
 from .._shared.waiting import FedTraining
 from . import handing_over
-from .reference import Reference, affords_float64, errors
+from .reference import LARGER, TOLERANCES, Reference, affords_float64, as_eager, errors
 from .subject import Subject, folder_of, kept, precision_of
 from .target import unusable, user_errors
 from .training_parts import TrainingParts, rows_of
@@ -130,7 +130,7 @@ def computed(parts: TrainingParts, batch: Any, seed: int) -> tuple[bool, Referen
             return own.double() if double and own.is_floating_point() else own
 
         torch.manual_seed(drawn)
-        with untouched(module.double() if double else module, frozen=frozen):
+        with as_eager(), untouched(module.double() if double else module, frozen=frozen):
             here = parts.at(parts.subject.code.home, double=double)
             loss = here.loss_on(module, mapped(batch, fresh))
             loss.backward()

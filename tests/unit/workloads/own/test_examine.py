@@ -125,8 +125,10 @@ def test_a_compiled_module_is_raced_without_it_and_that_is_said(examined) -> Non
     _, facts = examined("compiled")
     assert facts["compiled"]
     assert any("torch.compile is removed" in note for note in facts["notes"])
-    notes = examined("partly_compiled")[1]["notes"]
-    assert "parts of it are compiled (1), and stay so in every candidate" in notes
+    code, partly = examined("partly_compiled")  # which compiles nothing yet
+    assert "parts of it are compiled (1), and stay so in every candidate" in partly["notes"]
+    with fails_with("user_code", "TypeError: compiled"):
+        task_of(code, batch=2).step()
 
 
 def test_gradients_inside_are_allowed(examined) -> None:
