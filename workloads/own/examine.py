@@ -57,10 +57,14 @@ def _facts(code: Code, subject: Subject) -> dict[str, Any]:
     if parts := compiled_parts(subject.module):
         names = shown(", ".join(parts), 60)
         notes.append(f"parts of it are compiled ({names}), and stay so in every candidate")
+    own, kinds = precision_of(subject.module), set(map(type, subject.module.parameters()))
+    if kinds := kinds - {nn.Parameter, torch.Tensor}:  # as torchao has for quantised weights
+        names = ", ".join(sorted(kind.__name__ for kind in kinds))
+        notes.append(f"its weights of the type {shown(names, 60)} count as {own.upper()}")
     facts = {
         "code_sha256": _hash_of_code(code, subject),
-        "precision": precision_of(subject.module),
-        "parameters": sum(each.numel() for each in subject.module.parameters()),
+        "precision": own,
+        "parameters": sum(each.numel() for each in weights_of(subject.module)),
         "convolves": _convolves(subject.module),
         "graph": subject.is_graph,
         "compiled": subject.was_compiled,

@@ -27,7 +27,10 @@ from .tree import Example, as_example, is_compiled, module_with_inputs, tensors,
 
 ARCHIVES = (".pt2", ".pt", ".pth")
 WEIGHTS, INPUTS = "weights.pt", "inputs.pt"
-PRECISIONS = {"float32": "fp32", "float64": "fp64", "bfloat16": "bf16", "float16": "fp16"}
+PRECISIONS = {
+    "float32": "fp32", "float64": "fp64", "bfloat16": "bf16", "float16": "fp16",
+    "qint8": "int8", "quint8": "int8",
+}  # fmt: skip
 EVAL = "eval() calls train(False): give a `train` of yours another name"
 DEFAULT_BATCH, TRAINED_BATCH = 1, 32  # where neither the user nor a default names one
 

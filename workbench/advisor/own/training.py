@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ...contract import Case, ParameterValue, kind_of
-from .candidates import COMPILE, GRAPH, KEEP, NHWC, Space, as_written, quick_changes, way
+from ...records.code import CodeFacts
+from .candidates import COMPILE, GRAPH, KEEP, NHWC, SHORT, Space, as_written, quick_changes, way
 
 FUSED = "fused"
 MODES = (NHWC, COMPILE, FUSED, KEEP)  # in the order of a case's mode
@@ -24,12 +25,16 @@ def start(space: Space) -> list[Case]:
 
 
 def _is_promising(case: Case, space: Space) -> bool:
-    """False for FP16 on the CPU by autocast, unless it is asked for.
+    """False for FP16 on the CPU by autocast, unless it is asked for, and for FP32 in place of the
+    weights' 16 bits, which trains something else.
 
-    Small gradients vanish in it, and those of convolutions have no fast kernels: a step took 116
+    Small gradients vanish in FP16, and those of convolutions have no fast kernels: a step took 116
     times as long as in FP32 on a Xeon with AVX512-FP16 (torch 2.13), which runs FP16 natively.
     """
-    is_half = case.precision == "fp16" != space.facts.precision
+    own = space.facts.precision
+    if own in SHORT and case.precision != own:
+        return False
+    is_half = case.precision == "fp16" != own
     return not (is_half and kind_of(case.device).on_host) or bool(space.request.precisions)
 
 

@@ -64,6 +64,11 @@ def test_fp16_trains_on_a_cpu_only_if_it_is_asked_for_or_the_code_has_it(
     assert {each.precision for each in found} - {"fp32"} == trains
 
 
+def test_weights_of_16_bits_are_trained_as_they_are() -> None:
+    found = start(space(on=cpu(isa=OLD), precision="bf16"))
+    assert {each.precision for each in found} == {"bf16"}
+
+
 def test_what_cannot_help_or_work_does_not_start() -> None:
     found = start(space(on=cpu(isa=OLD), impossible={"fused": "Adamax has no fused form"}))
     assert labels(found) == ["cpu/fp32/16", "cpu/fp32/8", "cpu/fp32/1"]

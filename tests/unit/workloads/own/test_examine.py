@@ -368,6 +368,22 @@ def test_state_that_equal_calls_hide_is_found_and_reset(examined, name: str) -> 
         task.restore()
 
 
+def test_quantised_layers_have_weights(examined) -> None:
+    code, facts = examined("quantised")
+    assert (facts["precision"], facts["parameters"]) == ("int8", 6 * 5 + 5 * 3)
+    assert task_of(code, "int8").check().value == 0.0
+    assert "its weights of the type Packed count as FP32" in examined("packed")[1]["notes"]
+
+
+def test_short_weights_race_in_fp32_too(examined) -> None:
+    code, facts = examined("short_weights")
+    assert facts["precision"] == "bf16"
+    short, wide = task_of(code, "bf16"), task_of(code, "fp32")
+    found = wide.check()
+    assert found.value < short.check().value and found.value < 1e-6
+    assert (short._answer().dtype, wide._answer().dtype) == (torch.bfloat16, torch.float32)
+
+
 def test_sparse_inputs_are_inputs(examined) -> None:
     code, facts = examined("sparse")
     assert facts["mutated"] == []
