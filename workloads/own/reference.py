@@ -64,15 +64,24 @@ class Reference:
             return "its outputs are empty or zero"  # such as those of a detector that finds nothing
         return ""
 
-    def judge(self, code: Code, precision: str, answers: Sequence[Array]) -> Accuracy:
-        """The accuracy of `answers`, by the output that is nearest to its limit or beyond."""
+    def judge(
+        self, code: Code, precision: str, answers: Sequence[Array], rounded: Sequence[float] = ()
+    ) -> Accuracy:
+        """The accuracy of `answers`, by the output that is nearest to its limit or beyond.
+
+        `rounded` has for each output how far rounded weights move it, which its limit allows.
+        """
         if len(answers) != len(self.outputs):
             text = f"it returns {len(answers)} tensors where eager returns {len(self.outputs)}"
             raise WorkloadError(text, code="wrong_result")
         found = agreement.compare(self.names, [answers], [self.outputs])
         if why := self.why_useless:
             return Accuracy.uncompared(f"not checked: {why}")
-        pairs = [(found[n].relative_error, self._limit(code, precision, n)) for n in self.steady]
+        allowed = rounded or [0.0] * len(answers)
+        pairs = [
+            (found[n].relative_error, self._limit(code, precision, n) + allowed[n])
+            for n in self.steady
+        ]
         error, limit = max(pairs, key=lambda pair: pair[0] / pair[1])
         # Always passed: the advisor times what is over its limit once, and never picks it.
         return Accuracy("relative_error", error, self.source, limit, True, found)
