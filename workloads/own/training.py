@@ -230,7 +230,10 @@ def examine(code: Code, subject: Subject, misfit: str = "") -> dict[str, Any]:
         parts.optimiser(task.network, fused=True)
     except Exception as error:  # the user's may need further arguments
         is_ours = isinstance(error, WorkloadError)
-        impossible["fused"] = str(error) if is_ours else first_line(error)
+        # Its candidates on other devices make the trial there.
+        failed = is_ours and error.code == "wrong_result"
+        mode = f"fused on {code.home}" if failed else "fused"
+        impossible[mode] = str(error) if is_ours else first_line(error)
     notes = ["loss and gradients of one step are checked; where training ends up is not"]
     lacks = "--train sees no {}" if code.is_script else "it defines no {}"
     own = next(subject.found("optimizer"), None)
@@ -287,9 +290,6 @@ def training_mode(module: Any) -> Any:
     return module
 
 
-def as_outputs(loss: float, parts: Sequence[Any]) -> list[Array]:
-    """The loss (1), and the gradients of all weights in one column (n, 1)."""
-    column = np.concatenate([part.reshape(-1, 1) for part in parts])
 def distances(
     found: Sequence[Array], others: Sequence[Array], exact: Sequence[Array]
 ) -> list[float]:
@@ -302,4 +302,7 @@ def distances(
     return list(map(distance, found, others, exact))
 
 
+def as_outputs(loss: float, parts: Sequence[Any]) -> list[Array]:
+    """The loss (1), and the gradients of all weights in one column (n, 1)."""
+    column = np.concatenate([part.reshape(-1, 1) for part in parts])
     return [np.array([loss], np.float32), column]

@@ -214,7 +214,7 @@ class TrainingParts:
         plain = [{**g, "fused": False} for g in groups]
         if not torch.allclose(_updated(kind, groups), _updated(kind, plain), rtol=ALIKE, atol=0.0):
             does = f"its fused {kind.__name__} does not update weights"
-            raise WorkloadError(f"{does} as its plain form does")
+            raise WorkloadError(f"{does} as its plain form does", code="wrong_result")
         made = kind(groups, fused=True)
         # Else SGD would have momentum without values after a first step that overflows in FP16.
         made._step_supports_amp_scaling = isinstance(made, (torch.optim.Adam, torch.optim.AdamW))

@@ -18,8 +18,11 @@ def start(space: Space) -> list[Case]:
     """The code as written and each change that is quick to prepare, without loader processes."""
     facts = space.facts
     found = [*as_written(space), *quick_changes(space)]
-    if FUSED not in facts.impossible:
-        found += [way(d, facts.precision, FUSED, n) for d, n in space.devices.items()]
+    found += [
+        way(device, facts.precision, FUSED, count)
+        for device, count in space.devices.items()
+        if FUSED not in _impossible(device, facts)
+    ]
     able = (each for each in found if each.mode != GRAPH and _is_promising(each, space))
     return [replace(each, tuning=_tuning(space, each.device)) for each in able]
 
@@ -84,12 +87,17 @@ def steps_per_sample(space: Space, batch: int | None, device: str) -> int:
 
 def _with_modes(leader: Case, space: Space) -> Iterator[Case]:
     """The leader with one more mode, for each but KEEP that is possible and that it lacks."""
-    present, impossible = leader.mode_words, {KEEP, *space.facts.impossible}
+    present, impossible = leader.mode_words, {KEEP, *_impossible(leader.device, space.facts)}
     if not space.facts.convolves:
         impossible.add(NHWC)
     for mode in MODES:
         if mode not in {*present, *impossible}:
             yield replace(leader, mode="+".join(m for m in MODES if m in (*present, mode)))
+
+
+def _impossible(device: str, facts: CodeFacts) -> set[str]:
+    """The modes that are impossible on a device."""
+    return {each.removesuffix(f" on {device}") for each in facts.impossible}
 
 
 def _tuning(space: Space, device: str) -> dict[str, ParameterValue]:

@@ -77,6 +77,12 @@ def test_what_cannot_help_or_work_does_not_start() -> None:
     assert labels(found) == ["cpu/fp32/compile/16"]
 
 
+def test_a_mode_that_is_impossible_on_one_device_starts_on_others() -> None:
+    both = space(gpus=("cuda:0",), precision="bf16", impossible={"fused on cpu": "no update"})
+    assert [x for x in labels(start(both)) if "fused" in x] == ["cuda:0/bf16/fused"]
+    assert labels(after(way("cpu", "bf16", None, 16), both, 32, 0.0)) == ["cpu/bf16/compile/16"]
+
+
 def test_a_gpu_starts_with_every_precision_and_layout_but_no_cuda_graph() -> None:
     found = start(space(gpus=("cuda:0",), request=Request(devices=("cuda",)), convolves=True))
     assert labels(found) == [
