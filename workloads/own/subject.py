@@ -11,7 +11,7 @@ import pickle
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from types import CellType, FunctionType, MethodType
 from typing import Any
@@ -21,7 +21,7 @@ from workbench.worker.code import Code
 from workbench.worker.failures import first_line, is_fatal, is_out_of_memory
 from workbench.worker.libraries import torch
 
-from . import archive, handing_over, script, target
+from . import archive, handing_over, script, target, tree
 from .target import seed_loaded, unusable, user_errors
 from .tree import Example, as_example, is_compiled, module_with_inputs, tensors, uncompiled
 
@@ -109,7 +109,7 @@ class Subject:
             return self._drawn(self.code.seed)
         if self._example is None and self.part("inputs") is None:
             held = (each for each in self.found("inputs") if tensors(each))
-            self._example = next((as_example(x, self.module.forward) for x in held), None)
+            self._example = next(map(self._as_example, held), None)
         if self._example is not None:
             _check_inputs(self.name, self._example)
         return self._example
@@ -148,9 +148,18 @@ class Subject:
         with user_errors(f"inputs of {self.name}"):
             make = self.part("inputs")
             named = {"device": self.code.home} if takes_device(make) else {}
-            made = as_example(make(*batch, **named), self.module.forward)
+            made = self._as_example(make(*batch, **named))
         _check_inputs(self.name, made)
         return made
+
+    def _as_example(self, given: Any) -> Example:
+        """The arguments of a call; without the target at their end, which only a training takes."""
+        made = as_example(given, self.module.forward)
+        if self.code.train or self.part("loss") is None:
+            return made
+        takes = partial(tree.binds, self.module.forward, **made.kwargs)
+        has_target = takes(*made.args[:-1]) and not takes(*made.args)
+        return Example(made.args[:-1], made.kwargs) if has_target else made
 
     def _follows(self, batch: int) -> bool:
         """Whether an axis of the inputs follows the batch, and not only has its size by chance."""
@@ -249,6 +258,12 @@ def found_in(places: Iterable[Any], name: str) -> Iterator[Any]:
             yield found
 
 
+def weights_of(module: Any) -> list[Any]:
+    """Its parameters, and the weights of quantised layers, which are none."""
+    packed = (each for each in tensors(module.state_dict()).values() if each.is_quantized)
+    return [*module.parameters(), *packed]
+
+
 def precision_of(module: Any) -> str:
     """The precision of most of its weights."""
     sizes = Counter[str]()
@@ -261,12 +276,6 @@ def precision_of(module: Any) -> str:
 def _check_values(name: str, module: Any) -> None:
     """Raise WorkloadError for a module whose weights have no values yet."""
     from torch.nn.parameter import is_lazy
-def weights_of(module: Any) -> list[Any]:
-    """Its parameters, and the weights of quantised layers, which are none."""
-    packed = (each for each in tensors(module.state_dict()).values() if each.is_quantized)
-    return [*module.parameters(), *packed]
-
-
 
     weights = [*module.parameters(), *module.buffers()]
     if any(map(is_lazy, weights)):
