@@ -104,9 +104,9 @@ def _called(code: Code, subject: Subject, notes: list[str]) -> dict[str, Any]:
     facts["floor"] = max(found.floors)
     if facts["nondeterministic"]:
         notes.append(f"two fresh copies differ, {_consequence(found, facts['checks'])}")
-        if subject.is_graph:
-            dropout = "if that is dropout, call eval() before torch.export"
-            notes.append(f"its graph draws random numbers; {dropout}")
+        remedy = "pass training=self.training to F.dropout"
+        remedy = "call eval() before torch.export" if subject.is_graph else remedy
+        notes.append(f"if dropout makes the copies differ, {remedy}")
     facts["resizable"] = bool(resizes)
     facts["of_one_size"] = resizes is None and batch is not None
     return facts

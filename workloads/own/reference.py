@@ -58,7 +58,8 @@ class Reference:
     def why_useless(self) -> str:
         """Why nothing can be compared with it; empty if something can."""
         if not self.steady:
-            return f"eager differs from itself, or from float64, by {max(self.floors):.0%}"
+            known = "eager differs from itself (as with F.dropout without training=)"
+            return f"{known} or from float64 by {max(self.floors):.0%}"
         values = (each for each in self.outputs if each.size)
         if not any(agreement.holds_labels(each) or each.any() for each in values):
             return "its outputs are empty or zero"  # such as those of a detector that finds nothing
@@ -104,6 +105,15 @@ def call(module: Any, example: Example, *, within: str = "inference_mode") -> An
 
 
 @contextmanager
+def as_eager() -> Iterator[None]:
+    """Call what the code compiles without compiling it, which would happen again in each of the
+    contexts, types and sizes of an examination."""
+    is_used = "torch._dynamo" in sys.modules  # importing it takes a second
+    with torch.compiler.set_stance("force_eager") if is_used else nullcontext(), plain_attention():
+        yield
+
+
+@contextmanager
 def plain_attention() -> Iterator[None]:
     """Turn off the fast path of `nn.TransformerEncoder`, since only that fills padding with 0."""
     was_enabled = torch.backends.mha.get_fastpath_enabled()
@@ -112,15 +122,6 @@ def plain_attention() -> Iterator[None]:
         yield
     finally:
         torch.backends.mha.set_fastpath_enabled(was_enabled)
-
-@contextmanager
-def as_eager() -> Iterator[None]:
-    """Call what the code compiles without compiling it, which would happen again in each of the
-    contexts, types and sizes of an examination."""
-    is_used = "torch._dynamo" in sys.modules  # importing it takes a second
-    with torch.compiler.set_stance("force_eager") if is_used else nullcontext(), plain_attention():
-        yield
-
 
 
 def guard(name: str) -> Any:

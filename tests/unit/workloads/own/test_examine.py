@@ -394,6 +394,7 @@ def test_what_eager_does_not_repeat_is_not_checked(examined) -> None:
     code, facts = examined("chance")
     assert facts["reference"] == "", "it is compared with nothing"
     assert "two fresh copies differ, so that no candidate is checked" in facts["notes"]
+    assert any("training=self.training" in note for note in facts["notes"])
     accuracy = task_of(code, batch=2).check()
     assert accuracy.reference.startswith("not checked: eager differs from itself")
     assert (accuracy.metric, accuracy.value) == ("none", 0.0)
