@@ -3,7 +3,6 @@
 `training_parts` says which of the user's functions take part.
 """
 
-import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -13,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from workbench.contract import Accuracy, Case, Setup, WorkloadError, kind_of
+from workbench.contract import LARGEST, Accuracy, Case, Setup, WorkloadError, kind_of
 from workbench.worker.block import time_sample
 from workbench.worker.code import OWN, Code
 from workbench.worker.failures import first_line
@@ -73,7 +72,26 @@ class Training(FedTraining):
 
     def activate(self) -> None:
         with user_errors(self.subject.name):
+            if self.latest_loss is not None and self.loss() is None:
+                self._begin_again()
             super().activate()
+
+    def loss(self) -> float | None:
+        """The latest loss; None once it has diverged, as it may without the user's schedule or
+        clipping of gradients."""
+        found = super().loss()
+        return found if found is None or abs(found) <= LARGEST else None
+
+    def _begin_again(self) -> None:
+        """Put back the initial weights, with a new optimiser."""
+        here, first = (
+            [*module.parameters(), *module.buffers()]
+            for module in (self.network, self.subject.module)
+        )
+        with torch.no_grad():
+            for weight, value in zip(here, first, strict=True):
+                weight.copy_(value)
+        self.optimiser = self.parts.optimiser(self.network, fused="fused" in self.modes)
 
     def step(self) -> None:
         with user_errors(self.subject.name):
@@ -224,8 +242,8 @@ def examine(code: Code, subject: Subject, misfit: str = "") -> dict[str, Any]:
         return examine(code, subject, misfit)
     step_s = time_sample(task, 1).host_s
     task.close()
-    if not math.isfinite(value := task.loss() or 0.0):
-        raise unusable(f"the loss of {subject.name} is {value}")
+    if task.loss() is None:
+        raise unusable(f"the loss of {subject.name} is {float(task.latest_loss)}")
     try:
         parts.optimiser(task.network, fused=True)
     except Exception as error:  # the user's may need further arguments

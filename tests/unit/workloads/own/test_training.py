@@ -95,6 +95,24 @@ def test_a_fused_step_that_overflows_leaves_no_trace(
         torch.testing.assert_close(a, b)
 
 
+MOMENTUM = partial(torch.optim.SGD, momentum=0.9)
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.Adagrad, MOMENTUM])
+def test_a_training_that_diverges_begins_again(optimizer: Any, tmp_path: Path) -> None:
+    functions = {"loss": lambda output, batch: output.square().mean()}
+    one = supervised(optimizer=lambda weights: optimizer(weights, lr=1e35), **functions)
+    task = task_of(one, tmp_path)
+    task.step()
+    assert task.loss() is not None
+    task.step()
+    assert task.loss() is None
+    task.activate()
+    assert all(map(torch.equal, task.network.parameters(), one.module.parameters()))
+    task.step()
+    assert task.loss() is not None
+
+
 class Idle(torch.optim.SGD):
     """Its fused form does nothing."""
 
