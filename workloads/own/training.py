@@ -246,12 +246,11 @@ def examine(code: Code, subject: Subject, misfit: str = "") -> dict[str, Any]:
         raise unusable(f"the loss of {subject.name} is {float(task.latest_loss)}")
     try:
         parts.optimiser(task.network, fused=True)
+    except WorkloadError as error:  # after a trial here, since candidates elsewhere make their own
+        mode = f"fused on {code.home}" if error.code == "wrong_result" else "fused"
+        impossible[mode] = str(error)
     except Exception as error:  # the user's may need further arguments
-        is_ours = isinstance(error, WorkloadError)
-        # Its candidates on other devices make the trial there.
-        failed = is_ours and error.code == "wrong_result"
-        mode = f"fused on {code.home}" if failed else "fused"
-        impossible[mode] = str(error) if is_ours else first_line(error)
+        impossible["fused"] = first_line(error)
     notes = ["loss and gradients of one step are checked; where training ends up is not"]
     lacks = "--train sees no {}" if code.is_script else "it defines no {}"
     own = next(subject.found("optimizer"), None)
