@@ -15,7 +15,7 @@ from ..advisor import crossover
 from ..advisor.crossover import Measured
 from ..advisor.limits import eligible
 from ..advisor.own import overview
-from ..advisor.own.candidates import Space, command_cases, function_cases
+from ..advisor.own.candidates import SHORT, Space, command_cases, function_cases
 from ..advisor.own.snippet import lines, snippet
 from ..contract import Case
 from ..machine.host.isa import native
@@ -144,9 +144,8 @@ class OwnCode:
             yield "it has no parameter `device`, so it races on the CPU alone"
         if has_gpu and kind == COMMAND and "device" not in placeholders(self.question.target):
             yield "it has no {device}, so it chooses where to compute, and counts as CPU"
-        is_slow = own in ("bf16", "fp16") and not native(own, self.context.machine.cpu)
-        if is_slow and runs_on_cpu and self.request.with_cpu:
-            # With AVX2 alone a layer took 4 to 30 times as long as in FP32 (torch 2.13).
+        is_slow = own in SHORT and not native(own, self.context.machine.cpu)
+        if is_slow and self.question.train and runs_on_cpu and self.request.with_cpu:
             yield f"its weights are {own.upper()}, which this CPU computes slowly: try .float() too"
 
     def _checked(self, facts: CodeFacts) -> CodeFacts:

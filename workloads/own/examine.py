@@ -17,8 +17,8 @@ from workbench.worker.failures import first_line
 from workbench.worker.libraries import nn, torch
 
 from . import training
-from .reference import GUARDS, Reference, arrays, call, errors, guard, plain_attention, reference
-from .subject import Subject, hash_of, precision_of, subject_of
+from .reference import GUARDS, Reference, arrays, as_eager, call, errors, guard, reference
+from .subject import Subject, hash_of, precision_of, subject_of, weights_of
 from .target import NO_CUDA_MARKS, examining, is_users, kept_result, user_errors
 from .tree import Example, compiled_parts, tensors_of_output
 
@@ -57,10 +57,14 @@ def _facts(code: Code, subject: Subject) -> dict[str, Any]:
     if parts := compiled_parts(subject.module):
         names = shown(", ".join(parts), 60)
         notes.append(f"parts of it are compiled ({names}), and stay so in every candidate")
+    own, kinds = precision_of(subject.module), set(map(type, subject.module.parameters()))
+    if kinds := kinds - {nn.Parameter, torch.Tensor}:  # as torchao has for quantised weights
+        names = ", ".join(sorted(kind.__name__ for kind in kinds))
+        notes.append(f"its weights of the type {shown(names, 60)} count as {own.upper()}")
     facts = {
         "code_sha256": _hash_of_code(code, subject),
-        "precision": precision_of(subject.module),
-        "parameters": sum(each.numel() for each in subject.module.parameters()),
+        "precision": own,
+        "parameters": sum(each.numel() for each in weights_of(subject.module)),
         "convolves": _convolves(subject.module),
         "graph": subject.is_graph,
         "compiled": subject.was_compiled,
@@ -100,9 +104,9 @@ def _called(code: Code, subject: Subject, notes: list[str]) -> dict[str, Any]:
     facts["floor"] = max(found.floors)
     if facts["nondeterministic"]:
         notes.append(f"two fresh copies differ, {_consequence(found, facts['checks'])}")
-        if subject.is_graph:
-            dropout = "if that is dropout, call eval() before torch.export"
-            notes.append(f"its graph draws random numbers; {dropout}")
+        remedy = "pass training=self.training to F.dropout"
+        remedy = "call eval() before torch.export" if subject.is_graph else remedy
+        notes.append(f"if dropout makes the copies differ, {remedy}")
     facts["resizable"] = bool(resizes)
     facts["of_one_size"] = resizes is None and batch is not None
     return facts
@@ -156,7 +160,7 @@ def _behaviour(subject: Subject, example: Example, notes: list[str]) -> dict[str
     with user_errors(subject.name):
         within, first = _guard(subject, example), subject.copy()
         began = time.perf_counter()
-        with guard(within), plain_attention():
+        with guard(within), as_eager():
             output = first(*inputs.args, **inputs.kwargs)
             answer = list(arrays(output).values())
         first_s = time.perf_counter() - began

@@ -24,8 +24,8 @@ from .target import user_errors
 from .tree import Example, mapped_output
 
 RESIDENT_CALLS = 5
-# Modules without state, by code, device and layout.
-_shared: dict[tuple[Code, str, bool], Any] = {}
+# Modules without state, by code, device, layout and whether they are widened.
+_shared: dict[tuple[Code, str, bool, bool], Any] = {}
 
 
 class ModuleTask(TorchTask):
@@ -40,10 +40,14 @@ class ModuleTask(TorchTask):
         self.known = examine.known(code)
         self.restores = bool(self.known["mutated"]) or self.known["stateful"]
         self._start: Any = None  # the module with the state in which each timed call begins
+        # Weights of 16 bits in FP32, the precision of the case, with inputs to match.
+        self.widens = case.precision == "fp32" and self.known["precision"] in ("bf16", "fp16")
         self.within = guard_for(self.known["guard"], compiles=case.compile_mode is not None)
         with setup.phase("build"):
             subject = subject_of(code)
             self.pristine = subject.example(case.batch)
+            if self.widens:
+                self.pristine = self.pristine.mapped(_widened)
             self.check_output = subject.part("check")
             self.restore()
         moving = "build" if case.device_kind == "cpu" else "transfer"
@@ -61,16 +65,20 @@ class ModuleTask(TorchTask):
     def _module(self, subject: Subject) -> Any:
         """The module on its device; cases share weights unless calls change them."""
         if self.known["stateful"]:
-            return self.laid_out(subject.on(self.device))
-        key = (self.code, str(self.device), "nhwc" in self.modes)
+            return self._fresh(subject)
+        key = (self.code, str(self.device), "nhwc" in self.modes, self.widens)
         if key not in _shared:
-            _shared[key] = self.laid_out(subject.on(self.device))
+            _shared[key] = self._fresh(subject)
         # Only weights are shared, and no other state that calls leave in a module.
         like = _shared[key]
         try:
             return copied(like, *like.parameters(), *like.buffers())
         except Exception:  # it holds something that cannot be copied
-            return self.laid_out(subject.on(self.device))
+            return self._fresh(subject)
+
+    def _fresh(self, subject: Subject) -> Any:
+        made = self.laid_out(subject.on(self.device))
+        return made.float() if self.widens else made
 
     def _moved(self) -> Example:
         """The inputs on the device, in the layout of the case."""
@@ -161,6 +169,10 @@ class ExportedTask(ModelTask):
             like = call(subject.copy(), subject.example(self.case.batch), within=within)
             output = mapped_output(like, lambda _: torch.from_numpy(next(waiting)))
             user_check(subject.part("check"), output, f"check of {self.code.name}")
+
+
+def _widened(tensor: Any) -> Any:
+    return tensor.float() if tensor.is_floating_point() else tensor
 
 
 def reference_of(code: Code, batch: int | None) -> Reference:

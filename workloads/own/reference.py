@@ -7,9 +7,10 @@ float64, a candidate's error may be a small multiple of eager FP32's own, plus a
 import itertools
 import math
 import pickle
+import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -57,21 +58,31 @@ class Reference:
     def why_useless(self) -> str:
         """Why nothing can be compared with it; empty if something can."""
         if not self.steady:
-            return f"eager differs from itself, or from float64, by {max(self.floors):.0%}"
+            known = "eager differs from itself (as with F.dropout without training=)"
+            return f"{known} or from float64 by {max(self.floors):.0%}"
         values = (each for each in self.outputs if each.size)
         if not any(agreement.holds_labels(each) or each.any() for each in values):
             return "its outputs are empty or zero"  # such as those of a detector that finds nothing
         return ""
 
-    def judge(self, code: Code, precision: str, answers: Sequence[Array]) -> Accuracy:
-        """The accuracy of `answers`, by the output that is nearest to its limit or beyond."""
+    def judge(
+        self, code: Code, precision: str, answers: Sequence[Array], rounded: Sequence[float] = ()
+    ) -> Accuracy:
+        """The accuracy of `answers`, by the output that is nearest to its limit or beyond.
+
+        `rounded` has for each output how far rounded weights move it, which its limit allows.
+        """
         if len(answers) != len(self.outputs):
             text = f"it returns {len(answers)} tensors where eager returns {len(self.outputs)}"
             raise WorkloadError(text, code="wrong_result")
         found = agreement.compare(self.names, [answers], [self.outputs])
         if why := self.why_useless:
             return Accuracy.uncompared(f"not checked: {why}")
-        pairs = [(found[n].relative_error, self._limit(code, precision, n)) for n in self.steady]
+        allowed = rounded or [0.0] * len(answers)
+        pairs = [
+            (found[n].relative_error, self._limit(code, precision, n) + allowed[n])
+            for n in self.steady
+        ]
         error, limit = max(pairs, key=lambda pair: pair[0] / pair[1])
         # Always passed: the advisor times what is over its limit once, and never picks it.
         return Accuracy("relative_error", error, self.source, limit, True, found)
@@ -89,8 +100,17 @@ def call(module: Any, example: Example, *, within: str = "inference_mode") -> An
     first = next(itertools.chain(module.parameters(), module.buffers()), None)
     device = None if first is None else first.device
     cloned = example.mapped(lambda tensor: tensor.clone().to(device or tensor.device))
-    with guard(within), plain_attention():
+    with guard(within), as_eager():
         return module(*cloned.args, **cloned.kwargs)
+
+
+@contextmanager
+def as_eager() -> Iterator[None]:
+    """Call what the code compiles without compiling it, which would happen again in each of the
+    contexts, types and sizes of an examination."""
+    is_used = "torch._dynamo" in sys.modules  # importing it takes a second
+    with torch.compiler.set_stance("force_eager") if is_used else nullcontext(), plain_attention():
+        yield
 
 
 @contextmanager

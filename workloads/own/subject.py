@@ -11,7 +11,7 @@ import pickle
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from types import CellType, FunctionType, MethodType
 from typing import Any
@@ -21,13 +21,16 @@ from workbench.worker.code import Code
 from workbench.worker.failures import first_line, is_fatal, is_out_of_memory
 from workbench.worker.libraries import torch
 
-from . import archive, handing_over, script, target
+from . import archive, handing_over, script, target, tree
 from .target import seed_loaded, unusable, user_errors
 from .tree import Example, as_example, is_compiled, module_with_inputs, tensors, uncompiled
 
 ARCHIVES = (".pt2", ".pt", ".pth")
 WEIGHTS, INPUTS = "weights.pt", "inputs.pt"
-PRECISIONS = {"float32": "fp32", "float64": "fp64", "bfloat16": "bf16", "float16": "fp16"}
+PRECISIONS = {
+    "float32": "fp32", "float64": "fp64", "bfloat16": "bf16", "float16": "fp16",
+    "qint8": "int8", "quint8": "int8",
+}  # fmt: skip
 EVAL = "eval() calls train(False): give a `train` of yours another name"
 DEFAULT_BATCH, TRAINED_BATCH = 1, 32  # where neither the user nor a default names one
 
@@ -106,7 +109,7 @@ class Subject:
             return self._drawn(self.code.seed)
         if self._example is None and self.part("inputs") is None:
             held = (each for each in self.found("inputs") if tensors(each))
-            self._example = next((as_example(x, self.module.forward) for x in held), None)
+            self._example = next(map(self._as_example, held), None)
         if self._example is not None:
             _check_inputs(self.name, self._example)
         return self._example
@@ -145,9 +148,18 @@ class Subject:
         with user_errors(f"inputs of {self.name}"):
             make = self.part("inputs")
             named = {"device": self.code.home} if takes_device(make) else {}
-            made = as_example(make(*batch, **named), self.module.forward)
+            made = self._as_example(make(*batch, **named))
         _check_inputs(self.name, made)
         return made
+
+    def _as_example(self, given: Any) -> Example:
+        """The arguments of a call; without the target at their end, which only a training takes."""
+        made = as_example(given, self.module.forward)
+        if self.code.train or self.part("loss") is None:
+            return made
+        takes = partial(tree.binds, self.module.forward, **made.kwargs)
+        has_target = takes(*made.args[:-1]) and not takes(*made.args)
+        return Example(made.args[:-1], made.kwargs) if has_target else made
 
     def _follows(self, batch: int) -> bool:
         """Whether an axis of the inputs follows the batch, and not only has its size by chance."""
@@ -246,10 +258,16 @@ def found_in(places: Iterable[Any], name: str) -> Iterator[Any]:
             yield found
 
 
+def weights_of(module: Any) -> list[Any]:
+    """Its parameters, and the weights of quantised layers, which are none."""
+    packed = (each for each in tensors(module.state_dict()).values() if each.is_quantized)
+    return [*module.parameters(), *packed]
+
+
 def precision_of(module: Any) -> str:
     """The precision of most of its weights."""
     sizes = Counter[str]()
-    for each in module.parameters():
+    for each in weights_of(module):
         sizes[str(each.dtype).removeprefix("torch.")] += each.numel()
     most = sizes.most_common(1)[0][0] if sizes else "float32"
     return PRECISIONS.get(most, "fp32")

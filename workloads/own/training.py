@@ -3,34 +3,35 @@
 `training_parts` says which of the user's functions take part.
 """
 
-import math
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from workbench.contract import Accuracy, Case, Setup, WorkloadError, kind_of
+from workbench.contract import LARGEST, Accuracy, Case, Setup, WorkloadError, kind_of
 from workbench.worker.block import time_sample
 from workbench.worker.code import OWN, Code
 from workbench.worker.failures import first_line
 from workbench.worker.libraries import Array, np, torch
 
 from .._shared.torch_task import synchronize, true_fp32
-from .._shared.training import gradients, untouched
+from .._shared.training import Gradient, gradients, untouched
 from .._shared.waiting import FedTraining
+from ..lab import agreement
 from . import handing_over
-from .reference import Reference, affords_float64, errors
+from .reference import LARGER, TOLERANCES, Reference, affords_float64, as_eager, errors
 from .subject import Subject, folder_of, kept, precision_of
 from .target import unusable, user_errors
 from .training_parts import TrainingParts, rows_of
 from .tree import mapped
 
-KEPT = "training.pt"  # the batch of the check, whether its modules are frozen, the reference
+KEPT = "training.pt"  # the batch of the check, and what `computed` found for it
 SAME = 1e-6  # distance up to which two gradients count as equal
-REDUCED = 0.05  # tolerance of gradients in a reduced precision
+REDUCED = 0.05  # tolerance of gradients in a reduced precision, and of a single weight's in all
 NO_OPTIMIZER = "so torch.optim.AdamW is used with its usual settings"
 ONE_GROUP = "its optimizer has several groups of weights; here all are in one, with its defaults"
 NO_DATA = "so each step has the same inputs, and no step waits"
@@ -71,7 +72,26 @@ class Training(FedTraining):
 
     def activate(self) -> None:
         with user_errors(self.subject.name):
+            if self.latest_loss is not None and self.loss() is None:
+                self._begin_again()
             super().activate()
+
+    def loss(self) -> float | None:
+        """The latest loss; None once it has diverged, as it may without the user's schedule or
+        clipping of gradients."""
+        found = super().loss()
+        return found if found is None or abs(found) <= LARGEST else None
+
+    def _begin_again(self) -> None:
+        """Put back the initial weights, with a new optimiser."""
+        here, first = (
+            [*module.parameters(), *module.buffers()]
+            for module in (self.network, self.subject.module)
+        )
+        with torch.no_grad():
+            for weight, value in zip(here, first, strict=True):
+                weight.copy_(value)
+        self.optimiser = self.parts.optimiser(self.network, fused="fused" in self.modes)
 
     def step(self) -> None:
         with user_errors(self.subject.name):
@@ -98,31 +118,75 @@ class Training(FedTraining):
         return mapped(batch, partial(self.moved, non_blocking=pinned, copy=fresh))
 
     def check(self) -> Accuracy:
-        """Compare loss and gradients of one batch at the initial weights, with a fixed seed."""
-        batch, frozen, reference = self._reference()
-        with user_errors(self.subject.name):
-            found = self.gradient(batch, seed=self.code.seed, frozen=frozen)
-        return reference.judge(self.code, self.case.precision, as_outputs(*found))
+        """Compare loss and gradients of one batch at the initial weights, with a fixed seed.
 
-    def _reference(self) -> tuple[Any, bool, Reference]:
+        All gradients are compared together, then those of each weight.  Some are sums whose parts
+        cancel, or change with the sign of a value near zero, so limits allow for the effect of
+        rounded weights.  A single weight may have few values, so it counts LARGER times there.
+        """
+        batch, frozen, reference, floors = self._reference()
+        compute = partial(self.gradient, batch, seed=self.code.seed, frozen=frozen)
+        with user_errors(self.subject.name):
+            found = rounded = compute()
+            if self.case.precision not in TOLERANCES:
+                with self._rounded_weights():
+                    rounded = compute()
+        answers = as_outputs(*found)
+        moved = errors(as_outputs(*rounded), answers) if self.code.max_error is None else ()
+        together = reference.judge(self.code, self.case.precision, answers, moved)
+        if together.metric == "none":
+            return together
+        tolerance = REDUCED if self.code.max_error is None else self.code.max_error
+        names = [name for name, weight in self.network.named_parameters() if weight.requires_grad]
+        ends = np.cumsum([part.size for part in found[1]])[:-1]
+        exact = np.split(reference.outputs[1], ends)
+        effects = distances(rounded[1], found[1], exact)
+        limits = [tolerance + LARGER * max(pair) for pair in zip(floors, effects, strict=True)]
+        apart = distances(found[1], exact, exact)
+        _, place = max((error / limits[n], n) for n, error in enumerate(apart))
+        if apart[place] <= limits[place]:
+            return together
+        worst = [[found[1][place].reshape(-1, 1)]], [[exact[place]]]
+        outputs = [*together.outputs, *agreement.compare([f"of {names[place]}"], *worst)]
+        return replace(together, value=apart[place], limit=limits[place], outputs=outputs)
+
+    @contextmanager
+    def _rounded_weights(self) -> Iterator[None]:
+        """Change the weights in the block by as much as the precision of the case rounds them."""
+        step = torch.finfo(torch.bfloat16 if self.case.precision == "bf16" else torch.float16).eps
+        weights = [weight for weight in self.network.parameters() if weight.is_floating_point()]
+        before = [weight.detach().clone() for weight in weights]
+        torch.manual_seed(self.code.seed)
+        try:
+            with torch.no_grad():
+                for weight in weights:
+                    weight.mul_(1 + step * (torch.rand_like(weight) - 0.5))
+            yield
+        finally:
+            with torch.no_grad():
+                for weight, values in zip(weights, before, strict=True):
+                    weight.copy_(values)
+
+    def _reference(self) -> tuple[Any, bool, Reference, list[float]]:
         """The contents of KEPT, computed by the first worker that needs them."""
 
-        def made() -> tuple[Any, bool, Reference]:
+        def made() -> tuple[Any, bool, Reference, list[float]]:
             batch = self.parts.sample(self.case.batch, self.code.seed)
             with user_errors(self.subject.name), true_fp32(self.code.home):
                 return batch, *computed(self.parts, batch, self.code.seed)
 
-        found: tuple[Any, bool, Reference] = kept(
+        found: tuple[Any, bool, Reference, list[float]] = kept(
             self.code, folder_of(self.code, self.case.batch) / KEPT, made
         )
         return found
 
 
-def computed(parts: TrainingParts, batch: Any, seed: int) -> tuple[bool, Reference]:
-    """Whether to check in evaluation mode, and the loss and gradients of eager torch on a batch.
+def computed(parts: TrainingParts, batch: Any, seed: int) -> tuple[bool, Reference, list[float]]:
+    """Whether to check in evaluation mode, the loss and gradients of eager torch on a batch, and
+    the error of eager FP32 in the gradients of each weight.
     The mode changes only if that matters, since a compiled module is compiled again for it."""
 
-    def eager(*, frozen: bool = False, double: bool = False, drawn: int = seed) -> list[Array]:
+    def eager(*, frozen: bool = False, double: bool = False, drawn: int = seed) -> Gradient:
         module = training_mode(parts.subject.copy())
 
         def fresh(tensor: Any) -> Any:
@@ -130,16 +194,21 @@ def computed(parts: TrainingParts, batch: Any, seed: int) -> tuple[bool, Referen
             return own.double() if double and own.is_floating_point() else own
 
         torch.manual_seed(drawn)
-        with untouched(module.double() if double else module, frozen=frozen):
+        with as_eager(), untouched(module.double() if double else module, frozen=frozen):
             here = parts.at(parts.subject.code.home, double=double)
             loss = here.loss_on(module, mapped(batch, fresh))
             loss.backward()
-            return as_outputs(loss.item(), [each.cpu().numpy() for each in gradients(module)])
+            return loss.item(), [each.cpu().numpy() for each in gradients(module)]
+
+    def off(found: Gradient, right: Gradient) -> list[float]:
+        """The errors of the loss, of all gradients, and of those of each weight."""
+        together = errors(as_outputs(*found), as_outputs(*right))
+        return [*together, *distances(found[1], right[1], exact[1])]
 
     frozen, plain = False, eager()
     with suppress(Exception):  # some modules return something else in evaluation mode
         evaluated = eager(frozen=True)
-        if max(errors(plain, evaluated)) > SAME:
+        if max(errors(as_outputs(*plain), as_outputs(*evaluated))) > SAME:
             frozen, plain = True, evaluated
     # Another seed shows the effect of remaining random numbers, which compiled code draws
     # differently, as does a GPU.
@@ -151,8 +220,9 @@ def computed(parts: TrainingParts, batch: Any, seed: int) -> tuple[bool, Referen
     if kind_of(parts.subject.code.home).on_host or affords_float64(parts.subject.code, took_s):
         with suppress(Exception):  # some modules fix their types
             exact, source = eager(frozen=frozen, double=True), "gradients of eager float64"
-    floors = [max(pair) for pair in zip(errors(plain, exact), errors(other, plain), strict=True)]
-    return frozen, Reference(["loss", "gradients"], exact, floors, source, REDUCED)
+    floors = [max(pair) for pair in zip(off(plain, exact), off(other, plain), strict=True)]
+    names, outputs = ["loss", "gradients"], as_outputs(*exact)
+    return frozen, Reference(names, outputs, floors[:2], source, REDUCED), floors[2:]
 
 
 def examine(code: Code, subject: Subject, misfit: str = "") -> dict[str, Any]:
@@ -172,13 +242,15 @@ def examine(code: Code, subject: Subject, misfit: str = "") -> dict[str, Any]:
         return examine(code, subject, misfit)
     step_s = time_sample(task, 1).host_s
     task.close()
-    if not math.isfinite(value := task.loss() or 0.0):
-        raise unusable(f"the loss of {subject.name} is {value}")
+    if task.loss() is None:
+        raise unusable(f"the loss of {subject.name} is {float(task.latest_loss)}")
     try:
         parts.optimiser(task.network, fused=True)
+    except WorkloadError as error:  # after a trial here, since candidates elsewhere make their own
+        mode = f"fused on {code.home}" if error.code == "wrong_result" else "fused"
+        impossible[mode] = str(error)
     except Exception as error:  # the user's may need further arguments
-        is_ours = isinstance(error, WorkloadError)
-        impossible["fused"] = str(error) if is_ours else first_line(error)
+        impossible["fused"] = first_line(error)
     notes = ["loss and gradients of one step are checked; where training ends up is not"]
     lacks = "--train sees no {}" if code.is_script else "it defines no {}"
     own = next(subject.found("optimizer"), None)
@@ -233,6 +305,18 @@ def training_mode(module: Any) -> Any:
     if not module.training:
         module.train()  # a class may override it, and return nothing
     return module
+
+
+def distances(
+    found: Sequence[Array], others: Sequence[Array], exact: Sequence[Array]
+) -> list[float]:
+    """The distance of two gradients of each weight, relative to the norm of the exact one."""
+
+    def distance(one: Array, other: Array, right: Array) -> float:
+        off, whole = np.linalg.norm(one.ravel() - other.ravel()), np.linalg.norm(right)
+        return float(off / whole) if whole else float(off > 0)
+
+    return list(map(distance, found, others, exact))
 
 
 def as_outputs(loss: float, parts: Sequence[Any]) -> list[Array]:

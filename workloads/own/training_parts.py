@@ -59,7 +59,8 @@ class TrainingParts:
         if self.loader is not None and not binds(self.loader, **LOADING):
             self._take_held([self._called_once(self.loader)])
         elif self.loader is None and self.dataset is None:
-            self._take_held([x for name in ("dataset", "loader") for x in subject.found(name)])
+            loaders = map(_in_batches, subject.found("loader"))
+            self._take_held([*subject.found("dataset"), *loaders])
         self.data = "loader" if self.loader else "dataset" if self.dataset else None
         self.feed = subject.part("feed") if self.data and subject.code.is_script else None
         self.is_followed = isinstance(self.loss, FollowedLoss)
@@ -214,7 +215,7 @@ class TrainingParts:
         plain = [{**g, "fused": False} for g in groups]
         if not torch.allclose(_updated(kind, groups), _updated(kind, plain), rtol=ALIKE, atol=0.0):
             does = f"its fused {kind.__name__} does not update weights"
-            raise WorkloadError(f"{does} as its plain form does")
+            raise WorkloadError(f"{does} as its plain form does", code="wrong_result")
         made = kind(groups, fused=True)
         # Else SGD would have momentum without values after a first step that overflows in FP16.
         made._step_supports_amp_scaling = isinstance(made, (torch.optim.Adam, torch.optim.AdamW))
@@ -250,9 +251,12 @@ class TrainingParts:
                     # Sizes may differ within an epoch, since the first axis may be the time.
                     if number == 1 or number != count or rows_of(batch) >= rows:
                         yield batch if self.feed is None else self.feed(batch)
+                if rows is None and self.loader is None:
+                    hint = "it has fewer samples: pass a smaller --batch"
+                    raise unusable(f"{what} yields no batch of {size or self.batch}", hint)
                 if rows is None:
-                    fewer = f" of {size or self.batch}" if self.loader is None else ""
-                    raise unusable(f"{what} yields no batch{fewer}")
+                    hint = "let each call of it start anew, with at least one batch"
+                    raise unusable(f"{what} yields no batch", hint)
                 if isinstance(loader, Iterator):  # used up, unlike a list or a DataLoader
                     loader = self._loader(size or self.batch, workers, pin)
 
@@ -308,6 +312,13 @@ def maker_of(found: Any) -> Any:
     if next(iter(parameters_of(found)), "") in ("model", "module", "net", "network"):
         return found
     return lambda model: found([x for x in model.parameters() if x.requires_grad])
+
+
+def _in_batches(found: Any) -> Any:
+    """A DataLoader of a list of batches; anything else unchanged."""
+    from torch.utils.data import DataLoader
+
+    return DataLoader(found, batch_size=None) if isinstance(found, (list, tuple)) else found
 
 
 def _makes_own_batches(found: Any) -> bool:

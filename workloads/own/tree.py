@@ -273,7 +273,8 @@ def compiled_parts(module: Any) -> list[str]:
 
     def stays(part: Any) -> bool:
         forward = getattr(type(part), "forward", None)  # TorchScript's exists on instances only
-        functions = [each for each in (forward, *vars(part).values()) if callable(each)]
+        held = (forward, *vars(type(part)).values(), *vars(part).values())
+        functions = filter(callable, held)
         wrapped = (each for each in functions if hasattr(each, "_torchdynamo_orig_callable"))
         is_compiled = any(not hasattr(each, "_torchdynamo_disable") for each in wrapped)
         return is_compiled or hasattr(part, "_orig_mod")

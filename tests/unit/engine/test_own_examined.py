@@ -110,13 +110,17 @@ def test_a_module_of_a_script_may_need_a_gpu_too_once_the_script_has_run(
 @pytest.mark.parametrize(
     ("precision", "is_slow"), [("fp32", False), ("bf16", False), ("fp16", True)]
 )
-def test_weights_that_the_cpu_computes_slowly_are_noted(
+def test_a_training_of_weights_that_the_cpu_computes_slowly_is_noted(
     precision: str, is_slow: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(own_code, "native", lambda name, _: name == "bf16")
     asked = {"modes": ("plain",), "backends": ("torch",)}
-    notes = Report.of(raced(facts={"precision": precision}, **asked)).code.facts.notes
-    assert any("its weights are FP16" in note for note in notes) == is_slow
+    for train in (True, False):
+        question = OwnQuestion("torch", "shop.model:build", train=train)
+        notes = Report.of(
+            raced(facts={"precision": precision}, own=question, **asked)
+        ).code.facts.notes
+        assert any("its weights are FP16" in note for note in notes) == (is_slow and train)
 
 
 def test_a_batch_that_may_be_none_is_noted() -> None:

@@ -139,7 +139,7 @@ def _run(pick: Candidate, row: Row, code: CodeReport) -> str:
 def _ways(case: Case, own: str) -> list[str]:
     """The differences from eager code of precision `own`: `BF16 autocast`, `2 threads`."""
     precision = case.precision.upper()
-    way = precision if precision == "TF32" else f"{precision} autocast"
+    way = precision if precision in ("TF32", "FP32") else f"{precision} autocast"
     parts = [] if case.precision in (own, "") else [way]
     if case.backend in ("onnxruntime", "openvino"):  # the module is exported
         quantised = "-".join(filter(None, (precision, case.quantization)))

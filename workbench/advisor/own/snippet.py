@@ -149,6 +149,8 @@ def _process(facts: CodeFacts, case: Case) -> list[str]:
 def _placed(facts: CodeFacts, case: Case) -> list[str]:
     """The module and its inputs in the layout and on the device of the case."""
     steps = []
+    if case.precision == "fp32" and facts.precision in AUTOCAST:
+        steps.append(("torch.float32", "torch.is_tensor(x) and x.is_floating_point()"))
     nested = any("." in port.name for port in facts.inputs)
     if "nhwc" in case.mode_words:
         steps.append(("memory_format=torch.channels_last", "getattr(x, 'ndim', 0) == 4"))

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ...contract import Case, ParameterValue, kind_of
-from .candidates import COMPILE, GRAPH, KEEP, NHWC, Space, as_written, quick_changes, way
+from ...records.code import CodeFacts
+from .candidates import COMPILE, GRAPH, KEEP, NHWC, SHORT, Space, as_written, quick_changes, way
 
 FUSED = "fused"
 MODES = (NHWC, COMPILE, FUSED, KEEP)  # in the order of a case's mode
@@ -17,19 +18,26 @@ def start(space: Space) -> list[Case]:
     """The code as written and each change that is quick to prepare, without loader processes."""
     facts = space.facts
     found = [*as_written(space), *quick_changes(space)]
-    if FUSED not in facts.impossible:
-        found += [way(d, facts.precision, FUSED, n) for d, n in space.devices.items()]
+    found += [
+        way(device, facts.precision, FUSED, count)
+        for device, count in space.devices.items()
+        if FUSED not in _impossible(device, facts)
+    ]
     able = (each for each in found if each.mode != GRAPH and _is_promising(each, space))
     return [replace(each, tuning=_tuning(space, each.device)) for each in able]
 
 
 def _is_promising(case: Case, space: Space) -> bool:
-    """False for FP16 on the CPU by autocast, unless it is asked for.
+    """False for FP16 on the CPU by autocast, unless it is asked for, and for FP32 in place of the
+    weights' 16 bits, which trains something else.
 
-    Small gradients vanish in it, and those of convolutions have no fast kernels: a step took 116
+    Small gradients vanish in FP16, and those of convolutions have no fast kernels: a step took 116
     times as long as in FP32 on a Xeon with AVX512-FP16 (torch 2.13), which runs FP16 natively.
     """
-    is_half = case.precision == "fp16" != space.facts.precision
+    own = space.facts.precision
+    if own in SHORT and case.precision != own:
+        return False
+    is_half = case.precision == "fp16" != own
     return not (is_half and kind_of(case.device).on_host) or bool(space.request.precisions)
 
 
@@ -79,12 +87,17 @@ def steps_per_sample(space: Space, batch: int | None, device: str) -> int:
 
 def _with_modes(leader: Case, space: Space) -> Iterator[Case]:
     """The leader with one more mode, for each but KEEP that is possible and that it lacks."""
-    present, impossible = leader.mode_words, {KEEP, *space.facts.impossible}
+    present, impossible = leader.mode_words, {KEEP, *_impossible(leader.device, space.facts)}
     if not space.facts.convolves:
         impossible.add(NHWC)
     for mode in MODES:
         if mode not in {*present, *impossible}:
             yield replace(leader, mode="+".join(m for m in MODES if m in (*present, mode)))
+
+
+def _impossible(device: str, facts: CodeFacts) -> set[str]:
+    """The modes that are impossible on a device."""
+    return {each.removesuffix(f" on {device}") for each in facts.impossible}
 
 
 def _tuning(space: Space, device: str) -> dict[str, ParameterValue]:

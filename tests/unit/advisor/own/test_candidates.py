@@ -89,6 +89,13 @@ def test_a_reduced_precision_needs_native_support_on_the_cpu(isa: Isa, precision
     assert quick_changes(space(isa=isa, precision="fp64")) == []
 
 
+@pytest.mark.parametrize(
+    ("isa", "found"), [(Isa(avx2=True), ["cpu/fp32/4"]), (Isa(amx_bf16=True), [])]
+)
+def test_weights_of_16_bits_race_in_fp32_where_the_cpu_lacks_instructions(isa: Isa, found) -> None:
+    assert labels(quick_changes(space(isa=isa, precision="bf16"))) == found
+
+
 def test_convolutions_race_in_both_layouts() -> None:
     reduced = Isa(avx512_bf16=True)
     assert labels(quick_changes(space(isa=reduced, convolves=True))) == [

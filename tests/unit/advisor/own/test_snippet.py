@@ -286,6 +286,16 @@ def test_nested_inputs_move_too(scope: dict[str, Any]) -> None:
     assert {first.device.type, second.device.type, found["inputs"][0].device.type} == {"meta"}
 
 
+def test_weights_of_16_bits_in_fp32(scope: dict[str, Any]) -> None:
+    right = expected(scope)
+    scope["model"].bfloat16()
+    scope["inputs"] = [each.bfloat16() for each in scope["inputs"]]
+    text = snippet(facts(precision="bf16"), case("fp32"), QUESTION)
+    exec(text, scope)
+    assert "autocast" not in text
+    torch.testing.assert_close(scope["output"], right, atol=0.05, rtol=0.05)
+
+
 def test_weights_in_bf16_need_no_autocast() -> None:
     assert "autocast" not in snippet(facts(precision="bf16"), case("bf16"), QUESTION)
 

@@ -64,12 +64,23 @@ def test_fp16_trains_on_a_cpu_only_if_it_is_asked_for_or_the_code_has_it(
     assert {each.precision for each in found} - {"fp32"} == trains
 
 
+def test_weights_of_16_bits_are_trained_as_they_are() -> None:
+    found = start(space(on=cpu(isa=OLD), precision="bf16"))
+    assert {each.precision for each in found} == {"bf16"}
+
+
 def test_what_cannot_help_or_work_does_not_start() -> None:
     found = start(space(on=cpu(isa=OLD), impossible={"fused": "Adamax has no fused form"}))
     assert labels(found) == ["cpu/fp32/16", "cpu/fp32/8", "cpu/fp32/1"]
     leader = way("cpu", "fp32", None, 16)
     found = after(leader, space(impossible={"fused": "Adamax has no fused form"}), 32, 0.0)
     assert labels(found) == ["cpu/fp32/compile/16"]
+
+
+def test_a_mode_that_is_impossible_on_one_device_starts_on_others() -> None:
+    both = space(gpus=("cuda:0",), precision="bf16", impossible={"fused on cpu": "no update"})
+    assert [x for x in labels(start(both)) if "fused" in x] == ["cuda:0/bf16/fused"]
+    assert labels(after(way("cpu", "bf16", None, 16), both, 32, 0.0)) == ["cpu/bf16/compile/16"]
 
 
 def test_a_gpu_starts_with_every_precision_and_layout_but_no_cuda_graph() -> None:

@@ -125,8 +125,10 @@ def test_a_compiled_module_is_raced_without_it_and_that_is_said(examined) -> Non
     _, facts = examined("compiled")
     assert facts["compiled"]
     assert any("torch.compile is removed" in note for note in facts["notes"])
-    notes = examined("partly_compiled")[1]["notes"]
-    assert "parts of it are compiled (1), and stay so in every candidate" in notes
+    code, partly = examined("partly_compiled")  # which compiles nothing yet
+    assert "parts of it are compiled (1), and stay so in every candidate" in partly["notes"]
+    with fails_with("user_code", "TypeError: compiled"):
+        task_of(code, batch=2).step()
 
 
 def test_gradients_inside_are_allowed(examined) -> None:
@@ -366,6 +368,22 @@ def test_state_that_equal_calls_hide_is_found_and_reset(examined, name: str) -> 
         task.restore()
 
 
+def test_quantised_layers_have_weights(examined) -> None:
+    code, facts = examined("quantised")
+    assert (facts["precision"], facts["parameters"]) == ("int8", 6 * 5 + 5 * 3)
+    assert task_of(code, "int8").check().value == 0.0
+    assert "its weights of the type Packed count as FP32" in examined("packed")[1]["notes"]
+
+
+def test_short_weights_race_in_fp32_too(examined) -> None:
+    code, facts = examined("short_weights")
+    assert facts["precision"] == "bf16"
+    short, wide = task_of(code, "bf16"), task_of(code, "fp32")
+    found = wide.check()
+    assert found.value < short.check().value and found.value < 1e-6
+    assert (short._answer().dtype, wide._answer().dtype) == (torch.bfloat16, torch.float32)
+
+
 def test_sparse_inputs_are_inputs(examined) -> None:
     code, facts = examined("sparse")
     assert facts["mutated"] == []
@@ -376,6 +394,7 @@ def test_what_eager_does_not_repeat_is_not_checked(examined) -> None:
     code, facts = examined("chance")
     assert facts["reference"] == "", "it is compared with nothing"
     assert "two fresh copies differ, so that no candidate is checked" in facts["notes"]
+    assert any("training=self.training" in note for note in facts["notes"])
     accuracy = task_of(code, batch=2).check()
     assert accuracy.reference.startswith("not checked: eager differs from itself")
     assert (accuracy.metric, accuracy.value) == ("none", 0.0)

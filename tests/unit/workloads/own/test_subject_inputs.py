@@ -35,6 +35,12 @@ import torch
 def build(): return torch.nn.LSTM(8, 16)
 def inputs(batch): return torch.randn(20, batch, 8), (torch.zeros(1, batch, 16),) * 2
 """
+WITH_TARGET = """
+import torch
+loss = torch.nn.MSELoss()
+def build(): return torch.nn.Linear(6, 2)
+def inputs(batch): return torch.ones(batch, 6), torch.ones(batch, 2)
+"""
 NAMED_ALIKE = """
 import statistics as dataset
 import torch
@@ -50,6 +56,12 @@ class build(torch.nn.Linear):
     @staticmethod
     def inputs(batch): return torch.ones(batch, 6)
 """
+
+
+@pytest.mark.parametrize(("train", "count"), [(True, 2), (False, 1)])
+def test_the_target_of_a_training_is_no_argument_of_inference(written, train, count) -> None:
+    one = subject_of(written(f"targeted_{train}", WITH_TARGET, train=train))
+    assert len(one.example(3).args) == count
 
 
 def test_inputs_whose_first_axes_differ_make_batches_all_the_same(written) -> None:

@@ -95,6 +95,24 @@ def test_a_fused_step_that_overflows_leaves_no_trace(
         torch.testing.assert_close(a, b)
 
 
+MOMENTUM = partial(torch.optim.SGD, momentum=0.9)
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.Adagrad, MOMENTUM])
+def test_a_training_that_diverges_begins_again(optimizer: Any, tmp_path: Path) -> None:
+    functions = {"loss": lambda output, batch: output.square().mean()}
+    one = supervised(optimizer=lambda weights: optimizer(weights, lr=1e35), **functions)
+    task = task_of(one, tmp_path)
+    task.step()
+    assert task.loss() is not None
+    task.step()
+    assert task.loss() is None
+    task.activate()
+    assert all(map(torch.equal, task.network.parameters(), one.module.parameters()))
+    task.step()
+    assert task.loss() is not None
+
+
 class Idle(torch.optim.SGD):
     """Its fused form does nothing."""
 
@@ -106,7 +124,7 @@ def test_a_fused_optimiser_that_updates_wrongly_is_left_out(tmp_path: Path) -> N
     one = dropped()
     one.functions["optimizer"] = Idle
     words = "its fused Idle does not update weights as its plain form does"
-    assert examined(one, tmp_path)["impossible"]["fused"] == words
+    assert examined(one, tmp_path)["impossible"] == {"fused on cpu": words}
 
 
 def test_an_optimiser_without_a_fused_form_is_named(tmp_path: Path) -> None:
@@ -172,7 +190,7 @@ def test_right_gradients_are_within_their_limit(make: Any, precision: str, tmp_p
     accuracy = task_of(make(), tmp_path, precision).check()
     assert accuracy.reference == "gradients of eager float64"
     assert 0 < accuracy.value <= accuracy.limit
-    assert accuracy.limit < (0.06 if precision == "bf16" else 2e-4)
+    assert accuracy.limit < (0.1 if precision == "bf16" else 2e-4)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -183,6 +201,41 @@ def test_a_wrong_gradient_is_over_the_limit_yet_passes(precision: str, tmp_path:
     accuracy = task.check()
     assert accuracy.passed
     assert accuracy.value > accuracy.limit
+
+
+class Attentive(nn.Module):
+    """One weight hardly counts, and the exact gradients of another are zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.key, self.value, self.shift = (
+            nn.Linear(3, 8),
+            nn.Linear(3, 8),
+            nn.Parameter(torch.ones(8)),
+        )
+
+    def forward(self, values: Any) -> Any:
+        scores = self.value(values) @ self.key(values).mT  # all keys of a row move by the same
+        return scores.softmax(-1) @ self.value(values) + 0.01 * self.shift
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_wrong_gradient_of_a_single_small_weight_is_over_the_limit(
+    precision: str, tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    rows = torch.randn(BATCH, 3)
+    task = task_of(
+        Stub(Attentive(), rows, loss=lambda output: output.square().mean()), tmp_path, precision
+    )
+    right = task.check()
+    assert right.value <= right.limit
+    before = [weight.clone() for weight in task.network.parameters()]
+    task.network.shift.register_hook(lambda gradient: gradient * 1.5)
+    wrong = task.check()
+    assert wrong.value == pytest.approx(0.5, rel=0.1) and wrong.value > wrong.limit
+    assert [each.name for each in wrong.outputs] == ["loss", "gradients", "of shift"]
+    assert all(map(torch.equal, before, task.network.parameters()))
 
 
 def test_the_users_limit_overrules(tmp_path: Path) -> None:
@@ -237,7 +290,7 @@ def test_only_modules_that_depend_on_their_mode_are_checked_in_evaluation(tmp_pa
     kept = {}
     for make in (dropped, convolved, supervised):
         task = task_of(make(), tmp_path / make.__name__)
-        _, kept[make], _ = task._reference()
+        _, kept[make], *_ = task._reference()
     assert kept == {dropped: True, convolved: True, supervised: False}
 
 

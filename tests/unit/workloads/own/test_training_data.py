@@ -82,6 +82,11 @@ def test_the_last_batch_of_a_stream_is_whole(tmp_path: Path) -> None:
     assert [len(next(task.batches)[0]) for _ in range(5)] == [4] * 5
 
 
+def test_a_stream_with_less_than_a_batch_has_a_remedy(tmp_path: Path) -> None:
+    with fails_with("bad_input", "yields no batch of 32", hint="smaller --batch"):
+        examined(supervised(dataset=Ten), tmp_path)
+
+
 class Sampling(DataLoader[Any]):
     """Samples in its processes and reads the rows here, as NeighborLoader of PyTorch Geometric."""
 
@@ -99,10 +104,11 @@ class Sampling(DataLoader[Any]):
         (DataLoader(Numbers(), batch_sampler=BatchSampler(range(8), 3, drop_last=True)), 3),
         (DataLoader([(torch.ones(2, 3), torch.tensor([0, 1]))] * 5, batch_size=None), 2),
         (Sampling(range(8), BATCH, collate_fn=list), BATCH),
+        ([(torch.ones(2, 3), torch.tensor([0, 1]))] * 5, 2),
     ],
 )
 def test_a_loader_that_makes_its_own_batches_is_used(held: Any, size: int, tmp_path: Path) -> None:
-    one = supervised(loader=held, dataset=held.dataset)
+    one = supervised(loader=held, dataset=getattr(held, "dataset", None))
     one.part = lambda name: next(filter(callable, one.found(name)), None)
     facts = examined(one, tmp_path)
     assert (facts["data"], facts["batch"], facts["of_one_size"]) == ("loader", size, True)

@@ -263,7 +263,7 @@ def test_a_batch_by_names_that_forward_or_the_loss_cannot_take_is_refused(tmp_pa
     ("functions", "code", "message"),
     [
         ({"dataset": lambda: iter(())}, "user_code", r"has no len\(\)"),
-        ({"dataset": list}, "bad_input", "dataset of net:build yields no batch"),
+        ({"dataset": list}, "bad_input", "dataset of net:build yields no batch of 32"),
         ({"dataset": lambda: 1 / 0}, "user_code", "dataset of net:build.* ZeroDivisionError"),
         ({"loader": lambda **_: []}, "bad_input", "loader of net:build yields no batch"),
         (

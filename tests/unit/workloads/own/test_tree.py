@@ -205,6 +205,12 @@ def test_parts_that_stay_compiled_are_named() -> None:
         def forward(self, x):
             return self.body(x)
 
+    class Partly(torch.nn.Module):
+        @torch.compile
+        def attend(self, x):
+            return x
+
+    assert compiled_parts(torch.nn.Sequential(Partly())) == ["0"]
     by_method = torch.nn.Sequential(torch.nn.ReLU())
     by_method[0].fast = torch.compile(by_method[0].forward)
     assert compiled_parts(by_method) == ["0"]
