@@ -97,7 +97,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     if asked.into is None:
         parser.error("name a folder: --into FOLDER")
-    if find_spec("msgspec") is None:  # with others, as on a bare rented machine
+    if find_spec("msgspec") is None:  # a bare rented machine lacks it
         parser.error(f"install what is missing: {' '.join(missing())}")
     if asked.device is not None and not re.fullmatch(r"fake:\d+(@[\d.]+)?", asked.device):
         parser.error("--device rehearses on a simulated GPU, such as fake:0@8")

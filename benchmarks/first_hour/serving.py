@@ -20,7 +20,7 @@ def net() -> None:
     from workloads._shared.torch_task import module
 
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    hosted = torch.randn(1, 3, 64, 64)  # pageable, as for workbench's candidates
+    hosted = torch.randn(1, 3, 64, 64)  # pageable, like the inputs of workbench
     for kind in (torch.float32, torch.float16):
         model = module(trained_convnet()).to("cuda", kind).eval().requires_grad_(False)
 

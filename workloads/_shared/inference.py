@@ -139,7 +139,7 @@ class TorchInference(TorchTask, InferenceTask):
         mode, self.dtype = self.case.compile_mode, dtype_of(self.case)
         with setup.phase("build"):
             model = module(self.layers).to(self.dtype).eval().requires_grad_(False)
-            # Pageable, as inputs arrive, and as every other library gets them.
+            # Inputs arrive in pageable memory, and every other library copies from there.
             self.hosted = [*map(torch.from_numpy, self.inputs)]
             self.feeds = cycle(self.hosted)
         (self.model,) = to_device(setup, self.case, self.laid_out(model))

@@ -183,7 +183,7 @@ def _too_coarse(model: Any, found: Ranges, types: Sequence[str]) -> Iterator[str
     boxes and their scores.  A product would take these in the same steps anyway."""
     weights = {weight.name: weight for weight in model.graph.initializer}
     others = [node for node in model.graph.node if node.op_type not in PRODUCTS]
-    read = {port.name for port in model.graph.output}  # otherwise than by products in the end
+    read = {port.name for port in model.graph.output}  # by more than products
     for node in reversed(others):
         if node.op_type not in types or read & {*node.output}:
             read.update(node.input)

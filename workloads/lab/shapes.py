@@ -21,7 +21,7 @@ SUM = " + "  # in the name of an axis
 _CHANNELS_LAST = (1, 3, 4)  # sizes of a fixed last axis that holds channels
 _NAMELESS = re.compile(r"\W*|-?\d+|none|unk_*\d*", re.IGNORECASE)
 _BATCH = re.compile(r"batch|^(n|b|bs)$", re.IGNORECASE)
-SECOND = 16000  # samples of audio
+SECOND = 16000  # audio, in samples
 # Sizes by the names that exporters use for an axis, the clearest names first.
 _BY_NAME = (
     (re.compile(r"channel|^c$", re.IGNORECASE), 3),
@@ -98,7 +98,7 @@ def possible_sizes(inputs: Sequence[Input], given: Shapes, batch: int | None) ->
         if port.axes is None:
             hint = f"pass it: --shape {port.name}=1,3,224,224"
             raise bad_model(f"input {port.name} has no declared shape", hint)
-        if 0 in port.axes and port.name not in given:  # as an empty cache may be
+        if 0 in port.axes and port.name not in given:  # a cache may be empty
             place = f"input {port.name} has an axis of size 0: {shown([port])}"
             raise bad_model(place, "export it with a dynamic axis, or without that input")
     used = _batch(inputs, keys, known, given, batch)

@@ -58,7 +58,7 @@ def _facts(code: Code, subject: Subject) -> dict[str, Any]:
         names = shown(", ".join(parts), 60)
         notes.append(f"parts of it are compiled ({names}), and stay so in every candidate")
     own, kinds = precision_of(subject.module), set(map(type, subject.module.parameters()))
-    if kinds := kinds - {nn.Parameter, torch.Tensor}:  # as torchao has for quantised weights
+    if kinds := kinds - {nn.Parameter, torch.Tensor}:  # torchao quantises so
         names = ", ".join(sorted(kind.__name__ for kind in kinds))
         notes.append(f"its weights of the type {shown(names, 60)} count as {own.upper()}")
     facts = {

@@ -10,7 +10,7 @@ from ...report.report import Report
 from ...text import units
 
 MOST_NAMED = 4  # nodes left in FP32 that are listed by name
-MOST_INPUTS = 8  # that are listed: a cache may hold hundreds
+MOST_INPUTS = 8  # listed inputs: a cache may hold hundreds
 OF_CODE = {"onnx": "ONNX Runtime", "int8": "INT8", "compile": "torch.compile"}  # names of left-outs
 KINDS = {"torch": "PyTorch", "function": "Python function", "command": "runs of a command"}
 
