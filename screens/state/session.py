@@ -145,7 +145,7 @@ class Session(RunView):
 
     @property
     def rest(self) -> str:
-        """How to get the rest of a run that was cut short, or ""."""
+        """The command that measures the rest of a run that was cut short, in words; else empty."""
         stamp = self.phase, self.report.status
         return self._once(("rest",), stamp, lambda: rest_text(self.report))
 

@@ -73,7 +73,7 @@ def main(arguments: list[str] | None = None) -> None:
     if os.path.expanduser("~") == "~":  # noqa: PTH111 - Path.home() would raise
         os.environ["HOME"] = "/"  # as in containers
     shell, _, wanted = os.environ.get("_WORKBENCH_COMPLETE", "bash_source").partition("_")
-    words = {"COMP_WORDS", "COMP_CWORD"} if wanted == "complete" else set()  # by the shell's script
+    words = {"COMP_WORDS", "COMP_CWORD"} if wanted == "complete" else set()
     is_known = get_completion_class(shell) is not None and wanted in ("source", "complete")
     if not is_known or not words <= os.environ.keys():
         fail("_WORKBENCH_COMPLETE is bash_source, zsh_source or fish_source", USAGE)
@@ -118,12 +118,13 @@ def is_full(error: BaseException | None) -> bool:
 
 def refuse(error: Exception) -> None:
     """End with one line if `error` is the system's fault: a resource, an output or a folder."""
-    if isinstance(error, OSError) and error.errno in NO_ROOM:
+    number, why = (error.errno, error.strerror) if isinstance(error, OSError) else (None, "")
+    if number in NO_ROOM:
         let_go(sys.stdout)
-        fail(f"the output could not be written: {error.strerror}; write it elsewhere", FAILED)
-    if isinstance(error, OSError) and error.errno in SHORT:
-        fail(f"{error.strerror}: {SHORT[error.errno]}", FAILED)
-    if isinstance(error, OSError) and error.errno == errno.ECANCELED:  # by `Control.writing`
+        fail(f"the output could not be written: {why}; write it elsewhere", FAILED)
+    if number in SHORT:
+        fail(f"{why}: {SHORT[number]}", FAILED)
+    if number == errno.ECANCELED:  # raised by `Control.writing`
         let_go(sys.stdout)
         sys.exit(CUT_SHORT)
     if sys.platform == "linux" and not Path("/proc/self").exists():

@@ -8,6 +8,7 @@ interpreter that has nothing but its backend.
 
 from ..errors import WorkloadError as WorkloadError
 from ..precisions import (
+    HALF as HALF,
     LEAST_CAPABILITY as LEAST_CAPABILITY,
     PRECISIONS as PRECISIONS,
     REDUCED as REDUCED,

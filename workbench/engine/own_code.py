@@ -15,9 +15,9 @@ from ..advisor import crossover
 from ..advisor.crossover import Measured
 from ..advisor.limits import eligible
 from ..advisor.own import overview
-from ..advisor.own.candidates import SHORT, Space, command_cases, function_cases
+from ..advisor.own.candidates import Space, command_cases, function_cases
 from ..advisor.own.snippet import lines, snippet
-from ..contract import Case
+from ..contract import HALF, Case
 from ..machine.host.isa import native
 from ..planning.cases import gpu_devices
 from ..planning.plan import CandidateSource, RowPlan, point_name
@@ -144,7 +144,7 @@ class OwnCode:
             yield "it has no parameter `device`, so it races on the CPU alone"
         if has_gpu and kind == COMMAND and "device" not in placeholders(self.question.target):
             yield "it has no {device}, so it chooses where to compute, and counts as CPU"
-        is_slow = own in SHORT and not native(own, self.context.machine.cpu)
+        is_slow = own in HALF and not native(own, self.context.machine.cpu)
         if is_slow and self.question.train and runs_on_cpu and self.request.with_cpu:
             yield f"its weights are {own.upper()}, which this CPU computes slowly: try .float() too"
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import msgspec
 
-from ..contract import Case
+from ..contract import HALF, Case
 from ..machine.host.isa import lacking
 from ..planning import admission
 from ..planning.plan import RowPlan
@@ -15,7 +15,6 @@ from .context import RunContext
 from .workers import NO_TURN, worker_key
 
 ELSEWHERE = " (in another form)"  # follows the failure of a candidate that refuses another one
-EMULATED = ("bf16", "fp16")  # precisions that a CPU without their instructions emulates in FP32
 
 
 class Refusals:
@@ -55,7 +54,7 @@ class Refusals:
 
     def emulates(self, case: Case) -> str | None:
         """The instructions for its precision that this CPU lacks; None if it lacks none."""
-        if case.device_kind != "cpu" or case.precision not in EMULATED:
+        if case.device_kind != "cpu" or case.precision not in HALF:
             return None
         return lacking(case.precision, self._context.machine.cpu)
 
@@ -98,7 +97,7 @@ class Refusals:
     def _never_ready(self, case: Case) -> Reason | None:
         """Why a reduced precision that was not ready in time on the CPU is not tried in another
         mode or with other loaders: each attempt costs its time and the shared worker."""
-        if case.device_kind != "cpu" or case.precision not in EMULATED:
+        if case.device_kind != "cpu" or case.precision not in HALF:
             return None
         of_all = replace(case, mode=None, tuning={})
         like = [o for o in self._plan.cases if replace(o, mode=None, tuning={}) == of_all]

@@ -14,7 +14,7 @@ INPUTS, CALIBRATION, REFERENCE = "inputs.npz", "calibration.npz", "reference.npz
 CHECK, CHECK_REFERENCE = "check.npz", "check-reference.npz"
 # FOLDS exists if the same inputs calibrate and choose; FOLDED is the suffix of answers to them.
 FOLDS, FOLDED = "folds", ".folds.npz"
-CHECKED = ".checked.npz"  # suffix of a first answer, and the error of the variant that gave it
+CHECKED = ".checked.pickle"  # suffix of a first answer, and the error of its variant
 
 
 def write(file: Path, samples: Samples) -> None:
@@ -25,10 +25,7 @@ def write(file: Path, samples: Samples) -> None:
         for position, array in enumerate(sample)
     }
     # With their count, since samples of a model without inputs hold no arrays.
-    part = file.with_suffix(".part")
-    with part.open("wb") as opened:
-        np.savez(opened, count=np.array(len(samples)), **arrays)
-    part.replace(file)  # so a file is never incomplete
+    np.savez(file, count=np.array(len(samples)), **arrays)
 
 
 def read(file: Path) -> list[list[Array]]:

@@ -4,24 +4,16 @@ It has no name on the command line: `advise --model` plans its cases, and the la
 files of each (`Setup.files`).
 """
 
-import json
+import pickle
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from typing import ClassVar
 
-from workbench.contract import (
-    Accuracy,
-    Case,
-    OutputAccuracy,
-    Setup,
-    Task,
-    Variant,
-    Work,
-    Workload,
-)
+from workbench.contract import Accuracy, Case, Setup, Task, Variant, Work, Workload
+from workbench.files import write
 from workbench.worker.libraries import Array, np
 
 from .._shared.onnx_task import OnnxTask
@@ -71,16 +63,15 @@ class ModelTask(OnnxTask):
         none, and to measure an error takes as long as several rounds."""
         kept = self.folder / f"{Path(self.file).stem}-{self.case.backend}{samples.CHECKED}"
         first = agreement.answer(self.session, self.outputs, self.inputs[0])
-        asked = np.array(f"{self.metric} {self.limit}")
+        asked = self.metric, self.limit
         if kept.exists():
-            ((*known, found),) = samples.read(kept)
-            if len(known) == len(first) + 1 and all(map(np.array_equal, known, [*first, asked])):
-                fields = json.loads(str(found))
-                outputs = [OutputAccuracy(**output) for output in fields.pop("outputs")]
-                return Accuracy(**fields, outputs=outputs)
+            accuracy: Accuracy
+            known, was_asked, accuracy = pickle.loads(kept.read_bytes())  # noqa: S301 - ours
+            is_same = len(known) == len(first) and all(map(np.array_equal, known, first))
+            if is_same and was_asked == asked:
+                return accuracy
         accuracy = self._judged()
-        found = np.array(json.dumps(asdict(accuracy)))
-        samples.write(kept, [[*first, asked, found]])
+        write.replace(kept, pickle.dumps((first, asked, accuracy)))
         return accuracy
 
     def _judged(self) -> Accuracy:

@@ -290,7 +290,8 @@ class Run:
         return torch.cuda.is_initialized() and bool(torch.cuda.is_current_stream_capturing())
 
     def _call(self, original: Any, module: Any, example: Example) -> Any:
-        _synchronize()  # what the program has queued is part of its time
+        # The program waits for the work that it has queued; that wait is not the module's.
+        _synchronize()
         began = time.perf_counter()
         self._thread.inside = True
         try:

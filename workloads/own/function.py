@@ -14,6 +14,7 @@ from types import FunctionType
 from typing import Any
 
 from workbench.contract import THREAD_VARIABLES, Accuracy, Case, Task, WorkloadError
+from workbench.files import write
 from workbench.worker.block import time_sample
 from workbench.worker.code import OWN, Code
 
@@ -173,9 +174,7 @@ class FunctionTask(Task):
         if not file.is_file():
             self.restore()
             spread = relative_error(self._outcome(), outcome)
-            new = file.with_suffix(".new")  # a worker may be killed while it writes
-            new.write_bytes(pickle.dumps((inputs, drawn, outcome, spread)))
-            new.replace(file)
+            write.replace(file, pickle.dumps((inputs, drawn, outcome, spread)))
         return pickle.loads(file.read_bytes())  # noqa: S301 - written above
 
 

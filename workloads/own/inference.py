@@ -10,7 +10,7 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from workbench.contract import Accuracy, Case, Setup, WorkloadError
+from workbench.contract import HALF, Accuracy, Case, Setup, WorkloadError
 from workbench.worker.code import Code, guard_for
 from workbench.worker.libraries import torch
 
@@ -41,7 +41,7 @@ class ModuleTask(TorchTask):
         self.restores = bool(self.known["mutated"]) or self.known["stateful"]
         self._start: Any = None  # the module with the state in which each timed call begins
         # Weights of 16 bits in FP32, the precision of the case, with inputs to match.
-        self.widens = case.precision == "fp32" and self.known["precision"] in ("bf16", "fp16")
+        self.widens = case.precision == "fp32" and self.known["precision"] in HALF
         self.within = guard_for(self.known["guard"], compiles=case.compile_mode is not None)
         with setup.phase("build"):
             subject = subject_of(code)

@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any
 
 from workbench.contract import Accuracy, WorkloadError, kind_of
+from workbench.files import write
 from workbench.worker.code import Code
 from workbench.worker.libraries import Array, np, torch
 
@@ -146,7 +147,7 @@ def reference(code: Code, batch: int | None, within: str) -> Reference:
     Reading it does not import torch, which a worker of ONNX Runtime does not need otherwise.
     """
     folder = folder_of(code, batch)
-    file, new = folder / KEPT, folder / f"{KEPT}.new"
+    file = folder / KEPT
     if file.exists():
         shared: Reference = pickle.loads(file.read_bytes())  # noqa: S301 - ours
         return shared
@@ -154,8 +155,7 @@ def reference(code: Code, batch: int | None, within: str) -> Reference:
     with true_fp32(code.home):
         found = _computed(subject, batch, within)
     samples.write(folder / samples.REFERENCE, [found.outputs])  # for the lab and its tasks
-    new.write_bytes(pickle.dumps(found))
-    new.replace(file)  # whole or not at all: a worker may be killed
+    write.replace(file, pickle.dumps(found))
     return found
 
 

@@ -49,9 +49,10 @@ WITH_STEP = (
     "name a builder of a module whose `forward(self, batch)` returns its `training_step(batch, 0)`"
 )
 COMPILED = "that torch.compile compiles"
-ERROR = re.compile(r"error(:|$)", re.IGNORECASE)  # of argparse, click, Fire, absl or Python
-FRAME = " \t─│╭╮╰╯"  # around the messages of Rich
-MOST_WORDS = 12  # lines in which an error is looked for
+# The line with which argparse, click, Fire, absl and Python begin an error.
+ERROR = re.compile(r"error(:|$)", re.IGNORECASE)
+FRAME = " \t─│╭╮╰╯"  # Rich draws it around messages
+MOST_WORDS = 12  # last lines that may hold an error
 LARGER = 2.0  # times the time of the chosen module, from which a slower one has a note
 
 
@@ -65,7 +66,7 @@ def opened(code: Code) -> tuple[Any, Example, SimpleNamespace]:
             raise WorkloadError(why, hint="name a function that builds it")
         return received(code, found["dtype"])
     ran = run(code)
-    chosen = choose(ran, name)
+    chosen, hides_calls = choose(ran, name), ran.hides_calls
     if code.train and chosen.loss is None:
         raise _without_loss(chosen, ran, code)
     folder.mkdir(parents=True, exist_ok=True)
@@ -78,7 +79,7 @@ def opened(code: Code) -> tuple[Any, Example, SimpleNamespace]:
             "shapes": [shown(shape, 60) for shape in each.shapes],
             "sizes": len(each.counts),
             "chosen": each is chosen,
-            "altered": bool(each.notes) or ran.trains(each) or ran.hides_calls,
+            "altered": bool(each.notes) or ran.trains(each) or hides_calls,
         }
         for each in ran.modules
     ]

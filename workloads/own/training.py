@@ -88,9 +88,7 @@ class Training(FedTraining):
             [*module.parameters(), *module.buffers()]
             for module in (self.network, self.subject.module)
         )
-        with torch.no_grad():
-            for weight, value in zip(here, first, strict=True):
-                weight.copy_(value)
+        put(here, first)
         self.optimiser = self.parts.optimiser(self.network, fused="fused" in self.modes)
 
     def step(self) -> None:
@@ -136,17 +134,23 @@ class Training(FedTraining):
         together = reference.judge(self.code, self.case.precision, answers, moved)
         if together.metric == "none":
             return together
-        tolerance = REDUCED if self.code.max_error is None else self.code.max_error
-        names = [name for name, weight in self.network.named_parameters() if weight.requires_grad]
         ends = np.cumsum([part.size for part in found[1]])[:-1]
         exact = np.split(reference.outputs[1], ends)
         effects = distances(rounded[1], found[1], exact)
-        limits = [tolerance + LARGER * max(pair) for pair in zip(floors, effects, strict=True)]
-        apart = distances(found[1], exact, exact)
-        _, place = max((error / limits[n], n) for n, error in enumerate(apart))
+        return self._each_weight(together, found[1], exact, [*map(max, floors, effects)])
+
+    def _each_weight(
+        self, together: Accuracy, found: list[Array], exact: list[Array], effects: list[float]
+    ) -> Accuracy:
+        """`together`, unless the gradient of a single weight is over its limit."""
+        tolerance = REDUCED if self.code.max_error is None else self.code.max_error
+        limits = [tolerance + LARGER * effect for effect in effects]
+        apart = distances(found, exact, exact)
+        place = max(range(len(apart)), key=lambda n: apart[n] / limits[n])
         if apart[place] <= limits[place]:
             return together
-        worst = [[found[1][place].reshape(-1, 1)]], [[exact[place]]]
+        names = [name for name, weight in self.network.named_parameters() if weight.requires_grad]
+        worst = [[found[place].reshape(-1, 1)]], [[exact[place]]]
         outputs = [*together.outputs, *agreement.compare([f"of {names[place]}"], *worst)]
         return replace(together, value=apart[place], limit=limits[place], outputs=outputs)
 
@@ -163,9 +167,7 @@ class Training(FedTraining):
                     weight.mul_(1 + step * (torch.rand_like(weight) - 0.5))
             yield
         finally:
-            with torch.no_grad():
-                for weight, values in zip(weights, before, strict=True):
-                    weight.copy_(values)
+            put(weights, before)
 
     def _reference(self) -> tuple[Any, bool, Reference, list[float]]:
         """The contents of KEPT, computed by the first worker that needs them."""
@@ -305,6 +307,13 @@ def training_mode(module: Any) -> Any:
     if not module.training:
         module.train()  # a class may override it, and return nothing
     return module
+
+
+def put(weights: Sequence[Any], values: Sequence[Any]) -> None:
+    """Overwrite weights in place."""
+    with torch.no_grad():
+        for weight, value in zip(weights, values, strict=True):
+            weight.copy_(value)
 
 
 def distances(

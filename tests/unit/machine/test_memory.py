@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from trees import written
 
 from workbench.machine.host.memory import read_memory, system_memory
@@ -49,27 +50,25 @@ def test_the_tightest_v2_limit_bounds_what_is_available(tmp_path: Path) -> None:
     assert HostReader(root=tmp_path).read().memory_available_bytes == 250 * KIB
 
 
-def test_a_limit_above_which_the_kernel_pauses_a_process_counts_too(tmp_path: Path) -> None:
-    files = {
-        "proc/self/cgroup": "0::/\n",
-        "proc/self/mountinfo": V2,
-        "sys/fs/cgroup/memory.max": "max\n",
-        "sys/fs/cgroup/memory.high": f"{300 * KIB}\n",
-        "sys/fs/cgroup/memory.current": f"{100 * KIB}\n",
-    }
-    memory = read_memory(tree(tmp_path, **files))
-    assert (memory.cgroup_limit_bytes, memory.available_bytes) == (300 * KIB, 200 * KIB)
+V2_HIGH = {  # above memory.high the kernel pauses a process
+    "proc/self/cgroup": "0::/\n",
+    "proc/self/mountinfo": V2,
+    "sys/fs/cgroup/memory.max": "max\n",
+    "sys/fs/cgroup/memory.high": f"{500 * KIB}\n",
+    "sys/fs/cgroup/memory.current": f"{300 * KIB}\n",
+}
+V1_JOB = {  # with version 1's number for no limit
+    "proc/self/cgroup": "4:memory:/job\n",
+    "proc/self/mountinfo": V1,
+    "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+    "sys/fs/cgroup/memory/job/memory.limit_in_bytes": f"{500 * KIB}\n",
+    "sys/fs/cgroup/memory/job/memory.usage_in_bytes": f"{400 * KIB}\n",
+    "sys/fs/cgroup/memory/job/memory.stat": f"total_inactive_file {100 * KIB}\n",
+}
 
 
-def test_a_v1_limit_and_v1s_word_for_none(tmp_path: Path) -> None:
-    files = {
-        "proc/self/cgroup": "4:memory:/job\n",
-        "proc/self/mountinfo": V1,
-        "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
-        "sys/fs/cgroup/memory/job/memory.limit_in_bytes": f"{500 * KIB}\n",
-        "sys/fs/cgroup/memory/job/memory.usage_in_bytes": f"{400 * KIB}\n",
-        "sys/fs/cgroup/memory/job/memory.stat": f"total_inactive_file {100 * KIB}\n",
-    }
+@pytest.mark.parametrize("files", [V2_HIGH, V1_JOB])
+def test_the_limits_of_both_versions_count(tmp_path: Path, files: dict[str, str]) -> None:
     memory = read_memory(tree(tmp_path, **files))
     assert (memory.cgroup_limit_bytes, memory.available_bytes) == (500 * KIB, 200 * KIB)
 

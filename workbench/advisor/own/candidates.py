@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from ...contract import DEVICE_KINDS, Case, kind_of
+from ...contract import DEVICE_KINDS, HALF, Case, kind_of
 from ...machine.host.isa import native
 from ...planning.cases import one_thread_per_core
 from ...planning.questions import OwnQuestion, parse_over
@@ -32,7 +32,6 @@ IMPORT_S, SLOWEST = 1.2, 2.5
 UNKNOWN = 200, 50  # operations and convolutions of a module that was not exported
 NHWC, COMPILE, GRAPH, REDUCE = "nhwc", "compile", "graph", "compile+reduce-overhead"
 KEEP = "keep"
-SHORT = ("bf16", "fp16")  # precisions of 16 bits
 
 
 def way(device: str, precision: str, mode: str | None = None, threads: int | None = None) -> Case:
@@ -82,12 +81,12 @@ def precisions(device: str, space: Space) -> list[str]:
     took 4 to 30 times as long in BF16 and FP16 (torch 2.13).
     """
     own = space.facts.precision
-    if own in SHORT and device == "cpu" and not native(own, space.cpu):
+    if own in HALF and device == "cpu" and not native(own, space.cpu):
         return [own, "fp32"]
     if own != "fp32":
         return [own]
     if device == "cpu":
-        return [own, *(name for name in ("bf16", "fp16") if native(name, space.cpu))]
+        return [own, *(name for name in HALF if native(name, space.cpu))]
     return [own, "tf32", "fp16", "bf16"]
 
 

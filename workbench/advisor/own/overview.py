@@ -204,9 +204,9 @@ def script_gain(report: Report, row: Row, pick: Candidate, *, trains: bool = Fal
     script that was cut short, whose total time is unknown, and for one that trains the module, as
     the share has no backward passes."""
     module = next((m for m in report.code.facts.modules if m.chosen), None) if report.code else None
-    if report.code is None or module is None or report.code.facts.cut:
+    if report.code is None or module is None:
         return ""
-    if trains or report.code.facts.trains:
+    if report.code.facts.cut or trains or report.code.facts.trains:
         return ""
     given = as_written(row, report.code)
     gained = gain_over(given, pick)

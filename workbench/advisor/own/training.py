@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ...contract import Case, ParameterValue, kind_of
+from ...contract import HALF, Case, ParameterValue, kind_of
 from ...records.code import CodeFacts
-from .candidates import COMPILE, GRAPH, KEEP, NHWC, SHORT, Space, as_written, quick_changes, way
+from .candidates import COMPILE, GRAPH, KEEP, NHWC, Space, as_written, quick_changes, way
 
 FUSED = "fused"
 MODES = (NHWC, COMPILE, FUSED, KEEP)  # in the order of a case's mode
@@ -35,7 +35,7 @@ def _is_promising(case: Case, space: Space) -> bool:
     times as long as in FP32 on a Xeon with AVX512-FP16 (torch 2.13), which runs FP16 natively.
     """
     own = space.facts.precision
-    if own in SHORT and case.precision != own:
+    if own in HALF and case.precision != own:
         return False
     is_half = case.precision == "fp16" != own
     return not (is_half and kind_of(case.device).on_host) or bool(space.request.precisions)

@@ -94,7 +94,8 @@ def ending_lines(run: RunView, width: int, *, starts: bool) -> list[Text]:
 
 
 def rest_text(report: Report) -> str:
-    """How to get the rest of a run that was cut short; "" if that is not known."""
+    """The command that measures the rest of a run that was cut short, or that it is under way;
+    empty if neither holds."""
     from ...report import history, journal  # their imports would delay the first picture
     from ...report.cut_run import resumable
 

@@ -3,8 +3,10 @@
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from own_tasks import facts_of
 
 from workbench.worker.code import FUNCTION, Code
 
@@ -49,3 +51,14 @@ def written(tmp_path: Path) -> Callable[..., Code]:
         return Code(kind, f"{name}:build", str(kept), str(tmp_path), **given)
 
     return made
+
+
+@pytest.fixture
+def examined(tmp_path: Path) -> Callable[..., tuple[Code, dict[str, Any]]]:
+    """The Code of a module among the fixtures, and its facts."""
+
+    def one(name: str, file: str = "modules", **given: object) -> tuple[Code, dict[str, Any]]:
+        made = Code("torch", f"{file}:{name}", str(tmp_path / name), str(OWN), **given)
+        return made, facts_of(made)
+
+    return one
