@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import inspect
 import sys
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from itertools import chain
@@ -269,17 +270,17 @@ def _has_compiled_forward(module: Any) -> bool:
 
 
 def compiled_parts(module: Any) -> list[str]:
-    """The parts that every copy compiles too: wrapped ones, and those with a compiled function."""
+    """The parts that every copy compiles too: wrapped ones, and those with a compiled function; of
+    the module itself, that function."""
 
-    def stays(part: Any) -> bool:
-        forward = getattr(type(part), "forward", None)  # TorchScript's exists on instances only
-        held = (forward, *vars(type(part)).values(), *vars(part).values())
-        functions = filter(callable, held)
-        wrapped = (each for each in functions if hasattr(each, "_torchdynamo_orig_callable"))
-        is_compiled = any(not hasattr(each, "_torchdynamo_disable") for each in wrapped)
-        return is_compiled or hasattr(part, "_orig_mod")
+    def compiled(part: Any) -> Iterator[str]:
+        for name, each in ChainMap(vars(part), *map(vars, type(part).__mro__)).items():
+            is_wrapped = callable(each) and hasattr(each, "_torchdynamo_orig_callable")
+            if is_wrapped and not hasattr(each, "_torchdynamo_disable"):
+                yield name
 
-    return [name or "forward" for name, part in module.named_modules() if stays(part)]
+    pairs = ((name, part, next(compiled(part), "")) for name, part in module.named_modules())
+    return [name or own for name, part, own in pairs if own or hasattr(part, "_orig_mod")]
 
 
 def are_several(given: Any) -> bool:

@@ -210,7 +210,10 @@ def test_parts_that_stay_compiled_are_named() -> None:
         def attend(self, x):
             return x
 
-    assert compiled_parts(torch.nn.Sequential(Partly())) == ["0"]
+    class Inherits(Partly): ...
+
+    assert compiled_parts(torch.nn.Sequential(Inherits())) == ["0"]
+    assert compiled_parts(Partly()) == ["attend"]
     by_method = torch.nn.Sequential(torch.nn.ReLU())
     by_method[0].fast = torch.compile(by_method[0].forward)
     assert compiled_parts(by_method) == ["0"]
