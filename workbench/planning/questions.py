@@ -1,5 +1,6 @@
 """Questions about the user's own model or code, as options of the command line."""
 
+import glob
 import math
 import os
 import re
@@ -36,7 +37,7 @@ MOST = 64  # combinations of the values of --over in one race
 TARGETS = {TORCH: "package.module:build, script.py, or model.pt2", FUNCTION: "package.module:work"}
 QUOTED = re.compile(r"""'[^']*'|"[^"]*"|\\.""")
 # Syntax that only a shell understands.
-SHELL = re.compile(r"(?<!\S)(&&?|\|\|?|[12&]?>\S*|<)(?!\S)|;(?!\S)|(?<!\S)~(?=/)|\$[\w{(]\w*")
+SHELL = re.compile(r"(?<!\S)(&&?|\|\|?|[12&]?>\S*|<\S*)(?!\S)|;(?!\S)|(?<!\S)~(?=/)|\$[\w{(]\w*")
 _NAME = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 _MODULE_AND_NAME = re.compile(f"{_NAME}:{_NAME}")
 
@@ -235,9 +236,13 @@ def parse_over(texts: Sequence[str], command: str) -> dict[str, list[str]]:
         raise ValueError(f"--command: {error} in {command!r}") from None
     if not words:
         raise ValueError("--command is empty")
-    if found := SHELL.search(QUOTED.sub("", command)):
+    plain = QUOTED.sub("", command)
+    patterns = (word for word in plain.split() if "*" in word)
+    matched = (each for each in patterns if next(glob.iglob(each), None))  # noqa: PTH207 - absolute
+    syntax = SHELL.search(plain)
+    if found := syntax[0] if syntax else next(matched, None):
         why = "commands run without a shell"
-        raise ValueError(f"--command: {why}, so write `sh -c '...'` around {found[0]!r}")
+        raise ValueError(f"--command: {why}, so write `sh -c '...'` around {found!r}")
     names = placeholders(" ".join(words))
     axes: dict[str, list[str]] = {}
     for text in texts:

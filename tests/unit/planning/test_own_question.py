@@ -358,6 +358,8 @@ def test_a_folder_that_may_not_be_written_is_refused(tmp_path: Path) -> None:
         ([], "prepare; run", "around ';'"),
         ([], "~/venv/bin/python x", "around '~'"),
         ([], "PYTHONPATH=$PWD run", "around '$PWD'"),
+        ([], "run <in.txt", "around '<in.txt'"),
+        ([], "run 'a b' /proc/self/stat*", "around '/proc/self/stat*'"),
     ],
 )
 def test_a_wrong_over_is_one_sentence(over: list[str], command: str, says: str) -> None:
@@ -367,7 +369,14 @@ def test_a_wrong_over_is_one_sentence(over: list[str], command: str, says: str) 
 
 
 @pytest.mark.parametrize(
-    "command", ["sh -c 'a && b > $c'", r"find . -exec a \;", "cut -d '|' a;b", "grep a$ x~/y"]
+    "command",
+    [
+        "sh -c 'a && b > $c'",
+        r"find . -exec a \;",
+        "cut -d '|' a;b",
+        "grep a$ x~/y",
+        "run '/*' nothing*here",
+    ],
 )
 def test_quoted_words_need_no_shell(command: str) -> None:
     assert parse_over([], command) == {}
