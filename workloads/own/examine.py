@@ -12,18 +12,18 @@ from typing import Any
 
 from workbench.contract import WorkloadError
 from workbench.text.sanitize import shown
+from workbench.text.units import listed
 from workbench.worker.code import MODULES, Code
 from workbench.worker.failures import first_line
 from workbench.worker.libraries import nn, torch
 
 from . import training
-from .reference import GUARDS, Reference, arrays, as_eager, call, errors, guard, reference
+from .reference import GUARDS, SAME, Reference, arrays, as_eager, call, errors, guard, reference
 from .subject import Subject, hash_of, precision_of, subject_of, weights_of
-from .target import NO_CUDA_MARKS, examining, is_users, kept_result, user_errors
+from .target import NO_CUDA_MARKS, examining, is_users, kept_result, seed_loaded, user_errors
 from .tree import Example, compiled_parts, tensors_of_output
 
 KNOWN, VARIABLE = "facts.json", "OMP_NUM_THREADS"
-SAME = 1e-6  # relative difference of two runs up to which they count as equal
 ROWS_ALIKE = 1e-3  # relative difference between rows of a batch and the same rows in a larger one
 KEEPS = 10  # times a later call, from which a first call suggests a cached result
 FIRST_CALLS = 3  # fresh copies that are called, since other processes may slow down one call
@@ -102,7 +102,10 @@ def _called(code: Code, subject: Subject, notes: list[str]) -> dict[str, Any]:
     found = reference(code, batch, facts["guard"])
     facts["reference"] = "" if found.why_useless else found.source
     facts["floor"] = max(found.floors)
-    if facts["nondeterministic"]:
+    if found.holed:
+        notes.append(f"NaN in its outputs ({listed(found.holed, 2)}) is not compared")
+    facts["nondeterministic"] = found.varies
+    if found.varies:
         notes.append(f"two fresh copies differ, {_consequence(found, facts['checks'])}")
         remedy = "pass training=self.training to F.dropout"
         remedy = "call eval() before torch.export" if subject.is_graph else remedy
@@ -119,8 +122,7 @@ def _consequence(found: Reference, has_check: bool) -> str:
         return "so its error limit includes that difference"
     if not found.steady:
         return "so that " + ("only its check counts" if has_check else "no candidate is checked")
-    more = f" and {len(loose) - 2} more" if len(loose) > 2 else ""
-    return f"so that {', '.join(loose[:2])}{more} cannot be compared"
+    return f"so that {listed(loose, 2)} cannot be compared"
 
 
 def _inputs(example: Example) -> dict[str, Any]:
@@ -154,11 +156,12 @@ class _Changes:
 
 
 def _behaviour(subject: Subject, example: Example, notes: list[str]) -> dict[str, Any]:
-    """How calls affect one another: state, changed inputs, chance; and the time of a call."""
+    """How calls affect one another: by state and changed inputs; and the time of a call."""
     inputs = example.mapped(lambda tensor: tensor.clone().to(subject.code.home))
     changes = _Changes(inputs)
     with user_errors(subject.name):
         within, first = _guard(subject, example), subject.copy()
+        seed_loaded(subject.code.seed)
         began = time.perf_counter()
         with guard(within), as_eager():
             output = first(*inputs.args, **inputs.kwargs)
@@ -167,6 +170,7 @@ def _behaviour(subject: Subject, example: Example, notes: list[str]) -> dict[str
         changed, returned = changes.by(output)
         with suppress(Exception):  # some state shows only after a call with other inputs
             call(first, example.mapped(_other_values), within=within)
+        seed_loaded(subject.code.seed)  # other random numbers are no state
         began = time.perf_counter()
         again = list(arrays(call(first, example, within=within)).values())
         step_s = time.perf_counter() - began
@@ -179,18 +183,15 @@ def _behaviour(subject: Subject, example: Example, notes: list[str]) -> dict[str
             if not (kept := kept_result(first_s, step_s, KEEPS)):
                 break
     mutated = [shown(name, 60) for name in changed]
-    by_chance = _differ(answer, fresh)
-    stateful = not by_chance and _differ(answer, again)
+    stateful = not _differ(answer, fresh) and _differ(answer, again)
     if stateful:
         notes.append("calls depend on earlier ones, so each candidate has its own copy")
     notes += kept
     if mutated:
-        more = f" and {len(mutated) - 2} more" if len(mutated) > 2 else ""
-        names = f"{', '.join(mutated[:2])}{more}"
+        names = listed(mutated, 2)
         notes.append(f"a call changes its inputs ({names}), which are restored before each call")
     return {
         "stateful": stateful,
-        "nondeterministic": by_chance,
         "mutated": mutated,
         "returns_changes": returned,
         "step_s": step_s,

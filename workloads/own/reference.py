@@ -10,7 +10,7 @@ import pickle
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -33,6 +33,10 @@ TOLERANCES = {"fp64": 1e-4, "fp32": 1e-4}
 # of each factor as FP16 has (10 of the mantissa: PyTorch notes, Numerical accuracy).
 REDUCED = 0.02
 MOST_FLOOR = 0.1  # error of eager, beyond which nothing else can be judged
+SAME = 1e-6  # relative difference of two runs up to which they count as equal
+# Further calls of a module that draws random numbers, since few draws may change a label, and their
+# share of the time for a script.
+DRAWS, DRAWS_SHARE = 30, 0.1
 EXACT_COST = 10.0  # times the time of a call that float64 may take
 SLOW_COST = 80.0  # the same on most GPUs: up to 64 units of FP32 for one of float64 (CUDA guide)
 HALF_RATE = (6, 0), (7, 0), (8, 0), (9, 0), (10, 0)  # compute capabilities with only two for one
@@ -46,14 +50,21 @@ class Reference:
 
     names: list[str]
     outputs: list[Array]
-    floors: list[float]  # relative error of eager FP32, or the difference of two calls if more
+    floors: list[float]  # relative error of eager FP32, or the difference of calls if more
     source: str
     reduced: float = REDUCED  # tolerance of precisions that TOLERANCES does not have
+    varies: bool = False  # whether equal calls differ
 
     @property
     def steady(self) -> list[int]:
         """The places of the outputs in which eager agrees with itself, so that others can too."""
         return [place for place, floor in enumerate(self.floors) if floor <= MOST_FLOOR]
+
+    @property
+    def holed(self) -> list[str]:
+        """The names of outputs with NaN, in whose places nothing is compared."""
+        pairs = zip(self.names, self.outputs, strict=True)
+        return [name for name, each in pairs if each.dtype.kind == "f" and np.isnan(each).any()]
 
     @property
     def why_useless(self) -> str:
@@ -161,27 +172,35 @@ def reference(code: Code, batch: int | None, within: str) -> Reference:
 
 def _computed(subject: Subject, batch: int | None, within: str) -> Reference:
     example = subject.example(batch)
-    with user_errors(subject.name):
-        eager = arrays(call(subject.copy(), example, within=within))
-        began = time.perf_counter()
-        again = arrays(call(subject.copy(), example, within=within))
+
+    def answers() -> dict[str, Array]:
+        with user_errors(subject.name):
+            return arrays(call(subject.copy(), example, within=within))
+
+    eager, state, began = answers(), torch.get_rng_state(), time.perf_counter()
+    again, took_s = answers(), time.perf_counter() - began
+    draws = not torch.equal(state, torch.get_rng_state())
     for name, values in eager.items():
-        if values.dtype.kind == "f" and np.isnan(values).any():
+        if values.dtype.kind == "f" and values.size and np.isnan(values).all():
             output = f"its output {name}".rstrip()
-            text = f"{output} holds NaN, with which nothing can be compared"
+            text = f"{output} holds only NaN, with which nothing can be compared"
             raise unusable(text, "give inputs in the range of the module")
     if [each.shape for each in again.values()] != [each.shape for each in eager.values()]:
         text = f"equal calls of {subject.name} return outputs of different shapes"
         raise unusable(text, "let it draw its random numbers from a seed of its own")
     names, outputs = [name or "output" for name in eager], list(eager.values())
     own = errors(list(again.values()), outputs)
-    if affords_float64(subject.code, time.perf_counter() - began):
+    for _ in range(DRAWS if draws and DRAWS * took_s < DRAWS_SHARE * subject.code.seconds else 0):
+        own = [*map(max, own, errors(list(answers().values()), outputs))]
+    varies = max(own) > SAME
+    if affords_float64(subject.code, took_s):
         exact = _in_float64(subject, example, within, eager)
-        found = errors(outputs, exact)
-        if exact and all(map(math.isfinite, found)):
-            floors = [max(pair) for pair in zip(found, own, strict=True)]
-            return Reference(names, exact, floors, "eager in float64")
-    return Reference(names, outputs, own, "eager as written")
+        with suppress(WorkloadError):  # raised where a value is finite in float64 alone
+            found = errors(outputs, exact)
+            if exact and all(map(math.isfinite, found)):
+                floors = [*map(max, found, own)]
+                return Reference(names, exact, floors, "eager in float64", varies=varies)
+    return Reference(names, outputs, own, "eager as written", varies=varies)
 
 
 def affords_float64(code: Code, call_s: float) -> bool:

@@ -109,10 +109,18 @@ def test_the_users_own_check_counts(examined, monkeypatch) -> None:
         task.check()
 
 
-def test_an_output_that_holds_nan_is_named(written) -> None:
+def test_an_output_of_nan_alone_is_refused(written) -> None:
     text = "import torch\nbuild = lambda: (torch.nn.ReLU(), (torch.full((2, 3), torch.nan),))\n"
-    with pytest.raises(WorkloadError, match=r"^its output holds NaN"):
+    with pytest.raises(WorkloadError, match=r"^its output holds only NaN"):
         facts_of(written("nan_net", text))
+
+
+def test_nan_in_some_places_leaves_the_others_compared(examined) -> None:
+    code, facts = examined("holed")
+    assert "NaN in its outputs (output) is not compared" in facts["notes"]
+    found = reference(code, 2, "inference_mode")
+    assert found.judge(code, "fp32", found.outputs).value == 0.0
+    assert found.judge(code, "fp32", [found.outputs[0] * 1.5]).value == pytest.approx(0.5)
 
 
 def test_complex_outputs_are_compared_as_numbers(examined) -> None:

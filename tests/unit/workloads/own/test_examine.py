@@ -44,6 +44,7 @@ def test_the_facts_of_a_module(examined) -> None:
         ("modules:half_hidden", {"reference": "eager as written"}),  # it casts
         ("modules:complex_hidden", {"reference": "eager as written"}),
         ("modules:phases", {"reference": "eager in float64"}),
+        ("modules:overflowing", {"reference": "eager as written"}),  # float64 has no infinity there
     ],
 )
 def test_what_a_call_says_about_a_module(examined, target: str, expected: dict) -> None:
@@ -79,6 +80,13 @@ def test_state_and_changed_inputs_are_found(examined) -> None:
     task.step()
     task.restore()
     assert task.hosted.args[0].abs().sum() == 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_actions_drawn_at_random_are_no_state(examined, seed: int) -> None:
+    _, facts = examined("acting", seed=seed)
+    assert (facts["stateful"], facts["nondeterministic"]) == (False, True)
+    assert "two fresh copies differ, so that action cannot be compared" in facts["notes"]
 
 
 def test_a_list_that_grows_is_restored(examined) -> None:
