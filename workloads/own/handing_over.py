@@ -1,6 +1,7 @@
 """Hands the module that a script called, its inputs and its training to other processes."""
 
 import copy
+import copyreg
 import importlib
 import itertools
 import json
@@ -67,9 +68,7 @@ def hand_over(chosen: Called, ran: Run, code: Code) -> str | None:
     Its weights are those at the end of the script.  Classes of `__main__` travel by value, others
     by name.  Returns why it cannot be handed over, or None.
     """
-    from torch.nn.utils.parametrize import is_parametrized
-
-    folder = Path(code.folder)
+    folder, is_parametrized = Path(code.folder), torch.nn.utils.parametrize.is_parametrized
     homes = [home for home in _homes(chosen.module) if home not in (*sys.path, *ran.paths)]
     (folder / PATHS).write_text(json.dumps([*ran.paths, *homes]))
     try:
@@ -140,8 +139,17 @@ def received(code: Code, dtype: str | None = None) -> tuple[Any, Example, Simple
     return module, example, parts
 
 
+def _scripted(function: Any) -> Any:
+    """Reduce a function of torch.jit.script: another process compiles its source again."""
+    source = function._torchdynamo_inline
+    if torch.jit.script(source).qualified_name != function.qualified_name:
+        raise pickle.PicklingError(f"torch.jit.trace made {function.name}")
+    return torch.jit.script, (source,)
+
+
 def cloudpickle(code: Code) -> Any:
     """The interpreter's own cloudpickle, or else ours, which is pure Python."""
+    copyreg.pickle(torch.jit.ScriptFunction, _scripted)
     try:
         return importlib.import_module("cloudpickle")
     except ImportError:

@@ -1,6 +1,7 @@
 """The choice among the modules of a script, and the words for how it ended, without running one."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 from checking import fails_with
 
 from workbench.worker.code import Code
-from workloads.own import calls, script
+from workloads.own import calls, handing_over, script
 from workloads.own.calls import Called, Run, _shapes, circumstances, modal_parts
 from workloads.own.tree import Example
 
@@ -28,6 +29,24 @@ def test_a_cache_by_module_is_of_no_use_to_copies_of_the_module() -> None:
     with fails_with("bad_input") as refused:
         script.choose(Run(modules=[Called("Net", net, example=inputs)]))
     assert str(refused.value).startswith("Net gets a dictionary by module")
+
+
+@torch.jit.script
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+def test_a_scripted_function_goes_along(tmp_path: Path) -> None:
+    class Doubles(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return doubled(x)
+
+    ran, code = Run(), Code("torch", "train.py", str(tmp_path), str(tmp_path))
+    with ran.watched(60.0):
+        Doubles()(torch.ones(1, 3))
+    assert handing_over.hand_over(script.choose(ran), ran, code) is None
+    module, example, _ = handing_over.received(code)
+    assert module(*example.args).tolist() == [[2.0] * 3]
 
 
 def test_a_slower_module_than_the_trained_one_is_named() -> None:
