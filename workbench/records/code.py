@@ -62,7 +62,7 @@ class CodeFacts(msgspec.Struct, frozen=True):
     cut: bool = False  # the script was cut short
     trains: bool = False  # the script trains the module
     lingers: bool = False  # threads of the script outlived it, so the race uses another process
-    data: str | None = None  # the source of a training's batches: "dataset", "loader"
+    data: str | None = None  # "dataset" or "loader" of a training, if processes may load it
     # Arguments of a training's own loss.
     loss: Literal["output", "output, batch", "output, batch[-1]"] | None = None
     calls: int = 1  # how often a step of a training calls the module

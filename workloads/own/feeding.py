@@ -20,17 +20,14 @@ class Fed(NamedTuple):
 
 def _loader(data: Any, sampler: Any, **settings: Any) -> Any:
     """A plain DataLoader; an exception where the script's is none that --batch applies to."""
-    from torch.utils.data import DataLoader
-
-    return DataLoader(data, sampler.batch_size, **settings)
+    return torch.utils.data.DataLoader(data, sampler.batch_size, **settings)
 
 
 @contextmanager
 def noted(note: Callable[[Fed], None]) -> Iterator[None]:
     """Note the batches of all DataLoaders in the block."""
-    from torch.utils.data.dataloader import _BaseDataLoaderIter as Iter
-
-    following = Iter.__next__
+    kind = torch.utils.data.dataloader._BaseDataLoaderIter
+    following = kind.__next__
 
     def follow(self: Any) -> Any:
         batch, start = following(self), getattr(self, "_worker_init_fn", None)
@@ -38,11 +35,11 @@ def noted(note: Callable[[Fed], None]) -> Iterator[None]:
         note(Fed(batch, partial(_loader, self._dataset, self._index_sampler, **settings)))
         return batch
 
-    Iter.__next__ = follow
+    kind.__next__ = follow
     try:
         yield
     finally:
-        Iter.__next__ = following
+        kind.__next__ = following
 
 
 @dataclass(frozen=True)

@@ -275,10 +275,8 @@ def precision_of(module: Any) -> str:
 
 def _check_values(name: str, module: Any) -> None:
     """Raise WorkloadError for a module whose weights have no values yet."""
-    from torch.nn.parameter import is_lazy
-
     weights = [*module.parameters(), *module.buffers()]
-    if any(map(is_lazy, weights)):
+    if any(map(torch.nn.parameter.is_lazy, weights)):
         hint = "call it once in its builder, which gives them their shapes"
         raise unusable(f"{name} has lazy parameters", hint)
     if any(weight.is_meta for weight in weights):
@@ -319,11 +317,9 @@ def subject_of(code: Code) -> Subject:
 
 def built(code: Code, build: Any, device: str) -> tuple[Any, Example | None]:
     """The module that `build` returns, and its inputs if it returns some."""
-    from torch import nn
-
     seed_loaded(code.seed)
     returned = build
-    if callable(build) and not isinstance(build, nn.Module):  # a module may be named itself
+    if callable(build) and not isinstance(build, torch.nn.Module):  # a module may be named itself
         if needed := _required(build):
             hint = "give them defaults, or name a function without parameters that calls it"
             text = f"{code.name} has parameters without defaults: {needed}"

@@ -23,14 +23,13 @@ from .._shared.training import Gradient, gradients, untouched
 from .._shared.waiting import FedTraining
 from ..lab import agreement
 from . import handing_over
-from .reference import LARGER, TOLERANCES, Reference, affords_float64, as_eager, errors
+from .reference import LARGER, SAME, TOLERANCES, Reference, affords_float64, as_eager, errors
 from .subject import Subject, folder_of, kept, precision_of
 from .target import unusable, user_errors
 from .training_parts import TrainingParts, rows_of
 from .tree import mapped
 
 KEPT = "training.pt"  # the batch of the check, and what `computed` found for it
-SAME = 1e-6  # distance up to which two gradients count as equal
 REDUCED = 0.05  # tolerance of gradients in a reduced precision, and of a single weight's in all
 NO_OPTIMIZER = "so torch.optim.AdamW is used with its usual settings"
 ONE_GROUP = "its optimizer has several groups of weights; here all are in one, with its defaults"
@@ -274,7 +273,7 @@ def examine(code: Code, subject: Subject, misfit: str = "") -> dict[str, Any]:
     batch = parts.batch or max(1, rows_of(sample))
     return {
         "notes": notes,
-        "data": parts.data,
+        "data": None if parts.is_listed else parts.data,
         "loss": parts.loss_takes,
         "calls": getattr(subject.namespace, "calls", 1) if code.is_script else 1,
         "inputs": parts.arguments(sample),

@@ -53,13 +53,17 @@ class TrainingParts:
         self.subject = subject
         self.worker_init: Any = None  # worker_init_fn of the user's DataLoader
         self.resizable = True  # whether its data come in batches of any size
+        self.is_listed = False  # whether a list holds its batches, which no process has to load
         self.optimizer = next(filter(None, map(maker_of, subject.found("optimizer"))), None)
         self.no_optimizer = ""  # why an optimizer of a script cannot be made again
         self.batch = subject.code.batch or TRAINED_BATCH
         if self.loader is not None and not binds(self.loader, **LOADING):
             self._take_held([self._called_once(self.loader)])
         elif self.loader is None and self.dataset is None:
-            loaders = map(_in_batches, subject.found("loader"))
+            loaders = list(subject.found("loader"))
+            self.is_listed = isinstance(next(iter(loaders), None), (list, tuple))
+            if self.is_listed:
+                loaders = [torch.utils.data.DataLoader(loaders[0], batch_size=None)]
             self._take_held([*subject.found("dataset"), *loaders])
         self.data = "loader" if self.loader else "dataset" if self.dataset else None
         self.feed = subject.part("feed") if self.data and subject.code.is_script else None
@@ -85,36 +89,38 @@ class TrainingParts:
 
     def _called_once(self, loader: Any) -> Any:
         """The DataLoader of a function that takes only some of the settings."""
-        from torch.utils.data import DataLoader
-
-        if isinstance(loader, DataLoader):  # some can be called
+        if isinstance(loader, torch.utils.data.DataLoader):  # some can be called
             return loader
         settings = {**LOADING, "batch_size": self.batch}
         taken = inspect.signature(loader).parameters
         with user_errors(f"loader of {self.subject.name}"):
             made = loader(**{name: x for name, x in settings.items() if name in taken})
-        if isinstance(made, DataLoader):
+        if isinstance(made, torch.utils.data.DataLoader):
             return made
         text = f"loader of {self.subject.name} returns a {type(made).__name__}, not a DataLoader"
         raise unusable(text, f"let it take {', '.join(LOADING)}")
 
     def _take_held(self, held: Sequence[Any]) -> None:
         """Take a data set that stands next to `build`, or the one in a DataLoader there.  A loader
-        with batches of its own is taken whole."""
-        from torch.utils.data import DataLoader, Dataset
-
+        with batches of its own is taken whole; WorkloadError "bad_input" for other iterables."""
+        kinds = torch.utils.data
         for found in reversed(held):  # loaders, then data sets, which replace theirs; nearest last
-            if isinstance(found, DataLoader) and _makes_own_batches(found):
+            if isinstance(found, kinds.DataLoader) and _makes_own_batches(found):
                 self.loader, self.dataset, self.resizable = partial(_like, found), None, False
                 self.batch = getattr(found.batch_sampler, "batch_size", 0)  # 0: it does not say
-            elif isinstance(found, DataLoader):
+            elif isinstance(found, kinds.DataLoader):
                 self.batch = self.subject.code.batch or found.batch_size
                 self.collate = self.collate or found.collate_fn
                 self.worker_init = found.worker_init_fn
                 self.dataset, self.loader = partial(copy.copy, found.dataset), None
                 self.resizable = True
-            elif self.resizable and (isinstance(found, Dataset) or _is_indexed(found)):
+            elif self.resizable and (isinstance(found, kinds.Dataset) or _is_indexed(found)):
                 self.dataset = partial(copy.copy, found)
+        for found in () if self.loader or self.dataset else held:
+            if hasattr(found, "__iter__") and not isinstance(found, (str, bytes, Mapping, type)):
+                text = f"the data of {self.subject.name} are a {type(found).__name__}"
+                hint = f"define loader({', '.join(LOADING)}) that returns its batches"
+                raise unusable(f"{text}, neither a DataLoader nor a data set", hint)
 
     def arguments(self, batch: Any) -> Example:
         """The arguments of the module for a batch.
@@ -261,8 +267,6 @@ class TrainingParts:
                     loader = self._loader(size or self.batch, workers, pin)
 
     def _loader(self, size: int, workers: int, pin: bool) -> Any:
-        from torch.utils.data import DataLoader, IterableDataset, RandomSampler
-
         if self.loader is not None:
             return self.loader(batch_size=size, num_workers=workers, pin_memory=pin)
         data = self.dataset()
@@ -270,13 +274,14 @@ class TrainingParts:
         settings["worker_init_fn"] = self.worker_init
         if workers and self.subject.code.is_script:  # no new process could import its classes
             settings["multiprocessing_context"] = "fork"
-        if isinstance(data, IterableDataset):
-            return DataLoader(data, size, drop_last=True, **settings)
+        kinds = torch.utils.data
+        if isinstance(data, kinds.IterableDataset):
+            return kinds.DataLoader(data, size, drop_last=True, **settings)
         if not len(data):
             return ()
         # One endless epoch, since its loaders would end with it.
-        sampler = RandomSampler(data, replacement=True, num_samples=ENDLESS)
-        return DataLoader(data, size, sampler=sampler, **settings)
+        sampler = kinds.RandomSampler(data, replacement=True, num_samples=ENDLESS)
+        return kinds.DataLoader(data, size, sampler=sampler, **settings)
 
     def sample(self, size: int | None, seed: int) -> Any:
         """One batch, read here from a fresh data set: loaders must not inherit open files."""
@@ -314,19 +319,11 @@ def maker_of(found: Any) -> Any:
     return lambda model: found([x for x in model.parameters() if x.requires_grad])
 
 
-def _in_batches(found: Any) -> Any:
-    """A DataLoader of a list of batches; anything else unchanged."""
-    from torch.utils.data import DataLoader
-
-    return DataLoader(found, batch_size=None) if isinstance(found, (list, tuple)) else found
-
-
 def _makes_own_batches(found: Any) -> bool:
     """Whether a DataLoader has no batch size, or finishes its batches itself, as those of PyTorch
     Geometric do that sample neighbours."""
-    from torch.utils.data import DataLoader
-
-    return found.batch_size is None or type(found)._get_iterator is not DataLoader._get_iterator
+    plain = torch.utils.data.DataLoader._get_iterator
+    return found.batch_size is None or type(found)._get_iterator is not plain
 
 
 def _like(found: Any, *, num_workers: int, pin_memory: bool, **_: object) -> Any:

@@ -104,7 +104,6 @@ class Sampling(DataLoader[Any]):
         (DataLoader(Numbers(), batch_sampler=BatchSampler(range(8), 3, drop_last=True)), 3),
         (DataLoader([(torch.ones(2, 3), torch.tensor([0, 1]))] * 5, batch_size=None), 2),
         (Sampling(range(8), BATCH, collate_fn=list), BATCH),
-        ([(torch.ones(2, 3), torch.tensor([0, 1]))] * 5, 2),
     ],
 )
 def test_a_loader_that_makes_its_own_batches_is_used(held: Any, size: int, tmp_path: Path) -> None:
@@ -115,6 +114,22 @@ def test_a_loader_that_makes_its_own_batches_is_used(held: Any, size: int, tmp_p
     loader = TrainingParts(one).loader(batch_size=64, num_workers=1, pin_memory=False)
     assert loader.num_workers == 1 and len(next(iter(loader))[0]) == size
     loader._iterator = None
+
+
+def test_a_list_of_batches_needs_no_processes(tmp_path: Path) -> None:
+    one = supervised(loader=[(torch.ones(2, 3), torch.tensor([0, 1]))] * 5, dataset=None)
+    one.part = lambda name: next(filter(callable, one.found(name)), None)
+    facts = examined(one, tmp_path)
+    assert (facts["data"], facts["batch"], facts["of_one_size"]) == (None, 2, True)
+    assert not any("same inputs" in note for note in facts["notes"])
+
+
+def test_data_that_cannot_be_read_are_named() -> None:
+    one = supervised(dataset=None)
+    one.part = lambda name: None  # as nothing there can be called
+    one.namespace = SimpleNamespace(dataset={"train": 1}, loader=iter([1]))
+    with fails_with("bad_input", "are a list_iterator, neither a Data", hint="define loader"):
+        TrainingParts(one)
 
 
 def broken() -> None:
