@@ -217,10 +217,12 @@ class Exports:
         into the time left; the first call probes the module."""
         self._probed = self._probed or self.code.home != "cpu"  # the probe sees no GPU
         probe_s = 0.0 if self._is_loaded else self.load_s
-        if not self._probed and self._can_be_compiled(self.left_s - probe_s, share):
+        # The size of a training is unknown, since none is exported.
+        need_s = self.compile_s((0, 0) if self.code.train else ways.UNKNOWN)
+        if not self._probed and share * need_s + probe_s <= self.left_s:
             self._probed = True
             self._probe()
-        return self._probed and self._can_be_compiled(self.left_s, share)
+        return self._can_be_compiled(self.left_s, share) and self._probed
 
     def _probe(self) -> None:
         try:
@@ -246,14 +248,15 @@ class Exports:
             return True
         return False
 
-    def compile_s(self) -> float:
-        """Seconds for a new worker to load and compile the code; infinite if torch cannot."""
+    def compile_s(self, unknown: tuple[int, int] = ways.UNKNOWN) -> float:
+        """Seconds for a new worker to load and compile the code, of `unknown` size before it is
+        probed or exported; infinite if torch cannot."""
         if self._uncompilable:
             return math.inf
         if (graph := self._graph or self.exported) is not None:
             size = graph.operations, graph.convolutions
         else:
-            operations, convolutions = ways.UNKNOWN
+            operations, convolutions = unknown
             size = operations, convolutions if self.space.facts.convolves else 0
         # The fastest import, since the first may have read from a cold disk.
         starts = self.context.pool.import_s.items()

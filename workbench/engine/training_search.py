@@ -69,13 +69,16 @@ class TrainingSearch(OwnSearch):
         for leader in leaders:
             if leader.case.id in self._varied:
                 continue
-            self._varied.add(leader.case.id)
             waiting = leader.blocks[-1].metrics.get(WAITING_FRACTION, 0.0)
             found = training.after(leader.case, self._space, self.scenario.batch, waiting)
             if self.follows:  # the first row has raced the modes
                 found = [each for each in found if each.mode == leader.case.mode]
             if loses_by_faults(leader, leader):
                 found.append(keeping(leader.case))
+            # To compile takes long, so the leader has to lead these first.
+            if cases := self._new(each for each in found if not each.is_compiled):
+                return cases
+            self._varied.add(leader.case.id)
             if cases := self._new(self._affordable(found)):
                 return cases
         return None

@@ -155,6 +155,8 @@ def test_other_precisions_and_modes_that_had_no_time_are_named() -> None:
 
 def test_a_compiled_form_that_never_had_its_turn_is_named() -> None:
     class Long(SimulatedTraining):
+        size: ClassVar = {"operations": 600, "convolutions": 0}
+
         def step_s(self, case: Case) -> float:
             return 50 * super().step_s(case)
 
@@ -167,6 +169,13 @@ def test_a_compiled_form_that_never_had_its_turn_is_named() -> None:
     going_on = Report.of(raced(Long, own=QUESTION))
     assert not going_on.gaps(going_on.rows["own"])
     assert [c.case.mode for c in going_on.candidates.values() if c.case.is_compiled and c.blocks]
+
+
+def test_a_size_that_is_unknown_is_no_reason_to_lengthen_the_run() -> None:
+    events = raced(SimulatedTraining, own=QUESTION, facts={"convolves": True})
+    assert not any(isinstance(each, ev.BudgetExtended) for each in events)
+    candidates = Report.of(events).candidates.values()
+    assert any(each.case.is_compiled and each.blocks for each in candidates)
 
 
 def test_an_impossible_mode_is_left_out_with_its_reason() -> None:
