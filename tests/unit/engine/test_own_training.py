@@ -45,6 +45,8 @@ def test_modes_and_loaders_of_the_leader_join_and_the_best_is_picked() -> None:
     own = Report.of(events).rows["own"]
     assert own.verdict.pick is not None and "fused" in own.verdict.pick
     assert "workers=2" in own.verdict.pick
+    compiled = {c.case.tuning["workers"] for c in own.candidates if c.case.is_compiled}
+    assert compiled == {2}, "only the leader that led all quick changes is compiled"
     assert {case.params["batches"] for case in (c.case for c in own.candidates)} == {2}
 
 
