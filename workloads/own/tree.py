@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import inspect
 import sys
-from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from itertools import chain
@@ -274,7 +273,9 @@ def compiled_parts(module: Any) -> list[str]:
     the module itself, that function."""
 
     def compiled(part: Any) -> Iterator[str]:
-        for name, each in ChainMap(vars(part), *map(vars, type(part).__mro__)).items():
+        # From the root down, since a class hides what it inherits.
+        levels = [*map(vars, reversed(type(part).__mro__)), vars(part)]
+        for name, each in dict(chain(*(held.items() for held in levels))).items():
             is_wrapped = callable(each) and hasattr(each, "_torchdynamo_orig_callable")
             if is_wrapped and not hasattr(each, "_torchdynamo_disable"):
                 yield name
