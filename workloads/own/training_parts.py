@@ -63,8 +63,10 @@ class TrainingParts:
             loaders = list(subject.found("loader"))
             self.is_listed = isinstance(next(iter(loaders), None), (list, tuple))
             if self.is_listed:
-                loaders = [torch.utils.data.DataLoader(loaders[0], batch_size=None)]
-            self._take_held([*subject.found("dataset"), *loaders])
+                batches = torch.utils.data.default_convert(loaders[0])
+                self.loader, self.resizable, self.batch = (lambda **_: batches), False, 0
+            else:
+                self._take_held([*subject.found("dataset"), *loaders])
         self.data = "loader" if self.loader else "dataset" if self.dataset else None
         self.feed = subject.part("feed") if self.data and subject.code.is_script else None
         self.is_followed = isinstance(self.loss, FollowedLoss)

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from checking import fails_with
@@ -117,7 +118,8 @@ def test_a_loader_that_makes_its_own_batches_is_used(held: Any, size: int, tmp_p
 
 
 def test_a_list_of_batches_needs_no_processes(tmp_path: Path) -> None:
-    one = supervised(loader=[(torch.ones(2, 3), torch.tensor([0, 1]))] * 5, dataset=None)
+    batch = np.ones((2, 3), np.float32), torch.tensor([0, 1])
+    one = supervised(loader=[batch] * 5, dataset=None)
     one.part = lambda name: next(filter(callable, one.found(name)), None)
     facts = examined(one, tmp_path)
     assert (facts["data"], facts["batch"], facts["of_one_size"]) == (None, 2, True)
