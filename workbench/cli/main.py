@@ -42,7 +42,8 @@ DEFAULT = click.core.ParameterSource.DEFAULT
         "workbench                                  the table of scenarios, live",
         "workbench --json --quick | jq .summary     the same in half a minute, for a script",
         "workbench advise --torch package.module:build",
-    ),
+    )
+    + "\n\nExit codes: 0 done, 1 no result, 2 wrong use, 3 --strict, 4 --fail-on, 130 cut short.",
 )
 @scenario_options
 @own_options
