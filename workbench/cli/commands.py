@@ -211,16 +211,8 @@ def ceilings(
     if as_json:
         names = [device.name for device in known.devices] if known else []
         sheets = {name: sheet for name, sheet in datasheets().items() if name in names}
-        echo_json(
-            CeilingsReport(
-                **head("ceilings"),
-                machine=found,
-                software=software,
-                ceilings=known,
-                datasheets=sheets,
-                warnings=warnings,
-            )
-        )
+        parts = {**head("ceilings"), "machine": found, "software": software, "ceilings": known}
+        echo_json(CeilingsReport(**parts, datasheets=sheets, warnings=warnings))
     elif known is not None:
         click.echo(ceilings_text(known))
     sys.exit(code)
