@@ -3,7 +3,7 @@
 `make workloads`, or `python -m benchmarks.workloads [WORKLOAD[/LIBRARY]...]` for some; optional
 libraries count where they are installed.  The ratio is the
 script's time over the workload's: 1 means no overhead, below 0.98 is too much.  Results go into
-docs/workloads.md.
+benchmarks/results/workloads.md.
 """
 
 import importlib.util
@@ -24,7 +24,7 @@ from workbench.machine.host.cpu import read_cpu
 from workbench.stats.paired import paired_ratio
 from workbench.text import units
 
-PAGE = ROOT / "docs" / "workloads.md"
+PAGE = ROOT / "benchmarks" / "results" / "workloads.md"
 BEGIN, END = "<!-- written by make workloads -->", "<!-- end of it -->"
 GOAL = 0.98
 SCRIPTS = {**straight.SCRIPTS, **straight_libraries.SCRIPTS}

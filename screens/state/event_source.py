@@ -20,7 +20,7 @@ from workbench.text.output import LONGEST_LINE
 from workbench.text.sanitize import shown
 
 if TYPE_CHECKING:
-    from workbench.machine.snapshots import Snapshot
+    from workbench.records.inspection import Snapshot
 
 LINE_LIMIT = 2**26  # one event with a long block of samples is one line
 CANCEL_S = 2.0  # time for an engine to write its partial result

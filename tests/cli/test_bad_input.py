@@ -30,6 +30,8 @@ USAGE = [  # one of each kind; the unit tests of planning have the others
     (("advise", "--prices", "/no/such/file"), "cannot be read"),
     (("--torch", "model"), "--torch takes package.module:build, script.py, or model.pt2"),
     (("advise", "--torch=a.py", "--lr", "1"), "The arguments of a script follow `--`."),
+    (("export", "last", "--json"), "No such option '--json'. --json belongs to `workbench open`."),
+    (("open", "last", "--csv"), "No such option '--csv'. --csv belongs to `workbench export`."),
     (("advise", "--torch", "a:b", "--save-best", "/dev/null"), "File exists; name a new folder"),
     (("open", "20990101-000000-dead"), "no such file or run"),
     (("export", "--html", "last"), "Missing argument 'RUN'. It comes before the options."),

@@ -15,8 +15,8 @@ from workbench.records.comparison import RunComparison
 ONE, TWO = case("cpu-a"), case("cpu-b")
 
 
-def document(folder: Path, name: str, times: dict[Case, float]) -> str:
-    found = report({each: steady(center) for each, center in times.items()})
+def document(folder: Path, name: str, times: dict[Case, float], rounds: int = 8) -> str:
+    found = report({each: steady(center, rounds) for each, center in times.items()})
     found.started = replace(found.started, id=name)
     file = folder / f"{name}.json"
     file.write_text(dump(found.document()))
@@ -27,6 +27,7 @@ def document(folder: Path, name: str, times: dict[Case, float]) -> str:
 def runs(tmp_path: Path) -> dict[str, str]:
     times = {"before": {ONE: 1.0}, "slower": {ONE: 1.4}, "other": {TWO: 1.0}}
     files = {name: document(tmp_path, name, each) for name, each in times.items()}
+    files["short"] = document(tmp_path, "short", {ONE: 1.4}, rounds=2)
     cut = tmp_path / "cut.json"
     cut.write_text(Path(files["before"]).read_text()[:-40])
     return {**files, "cut": str(cut)}
@@ -49,6 +50,19 @@ def test_a_journal_and_a_document_as_text_and_markdown(cli, runs, earlier_run) -
     assert done.returncode == 0 and "FASTER" in done.stdout
     done = cli("compare", runs["before"], runs["slower"], "--fail-on", "60%", "--markdown")
     assert done.returncode == 0 and "| SLOWER |" in done.stdout and "| 1.40x |" in done.stdout
+
+
+def test_a_gate_that_could_judge_nothing_does_not_pass(cli, runs) -> None:
+    assert cli("compare", runs["before"], runs["short"]).returncode == 0
+    done = cli("compare", runs["before"], runs["short"], "--fail-on", "5%")
+    assert done.returncode == 1 and "only 2 rounds in B" in done.stdout
+    assert (
+        done.stderr == "workbench: --fail-on judged no case of B: measure longer or undisturbed\n"
+    )
+    assert (
+        cli("compare", *map(runs.get, ("before", "short", "slower")), "--fail-on", "5%").returncode
+        == 4
+    )
 
 
 @pytest.mark.parametrize(

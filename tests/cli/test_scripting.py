@@ -128,7 +128,10 @@ def script(environment: dict[str, str], tmp_path: Path) -> Script:
     """Runs a script in which workbench opens and exports, but measures nothing."""
     real = shlex.join([sys.executable, "-m", "workbench"])
     measured = tmp_path / "measured"
-    text = f'case $1 in open|export) exec {real} "$@";; esac\necho "$@" >> {measured}'
+    text = (
+        f'case $1 in open|export) exec {real} "$@";; esac\necho "$@" >> {measured}\n'
+        f'[ "$2" != --output ] || {real} open last --json > "$3"'
+    )
     program(tmp_path / "bin" / "workbench", text)
 
     def run(text: str, **extra: str) -> subprocess.CompletedProcess[str]:
@@ -187,7 +190,7 @@ def test_the_collector_gets_a_file_that_it_can_read(script, earlier_run, tmp_pat
     folder.mkdir()
     done = script(SHELL["cron and the textfile collector"], TEXTFILE_FOLDER=str(folder))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert (tmp_path / "measured").read_text() == "--plain --quick\n"
+    assert (tmp_path / "measured").read_text().startswith("--quick --output ")
     (file,) = folder.iterdir()
     assert file.name == "workbench.prom" and file.stat().st_mode & 0o444 == 0o444
     assert {"workbench_pick", "workbench_lead_ratio"} <= {

@@ -9,12 +9,11 @@ from ..machine import warnings as hardware
 from ..machine.datasheets import shortfalls
 from ..machine.nvidia.driver_errors import ABSENT
 from ..machine.nvidia.gpus import GPU_WITHOUT_DRIVER
-from ..machine.nvidia.nvml import Links
 from ..machine.packages import onnx_cuda
 from ..machine.packages.software import ORT, WARNED, package_of
-from ..machine.packages.trials import Trial
 from ..records.document import Ceilings
-from ..records.machine import Gpu, Machine, Package, Pcie, Software
+from ..records.inspection import Check, Level, Trial
+from ..records.machine import Gpu, Links, Machine, Package, Pcie, Software
 from ..records.reason import Reason, Warning
 from ..report.measurements import against, fastest_of
 from ..report.report import Report
@@ -30,25 +29,6 @@ _FATAL = (
 )  # fmt: skip
 # "hw_slowdown" is left out: cards report it briefly while they wake up.
 _SLOWING = ("sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
-
-
-class Level(msgspec.Struct, frozen=True):
-    """One line of the stack as it is drawn, from python down to the GPU."""
-
-    depth: int
-    name: str
-    found: str
-    status: str | None  # "ok", "warn", "fail"; None: absent and not needed
-    note: str = ""
-
-
-class Check(msgspec.Struct, frozen=True):
-    """One check; `name` is stable, for scripts."""
-
-    name: str
-    status: str  # "ok", "warn", "fail"
-    message: str
-    remedy: str | None = None
 
 
 class Examination(msgspec.Struct, frozen=True):

@@ -64,7 +64,7 @@ def _for_firmer_evidence(evidence: Evidence) -> Iterator[str]:
     codes = {warning.code for warning in evidence.warnings}
     if codes & set(NOISE):
         if _needs_more_time(evidence, codes):
-            yield f"Run it again on a quiet machine and with a larger budget: `{_longer(evidence)}`"
+            yield _raise_budget(evidence)
         yield f"Run it again on a quiet machine: `{evidence.row.plan.reproduce}`"
     of_row = (w for w in evidence.warnings if w.subject == evidence.row.plan.scenario)
     yield from (w.remedy for w in of_row if w.code not in (*NOISE, "unmeasured"))
@@ -95,7 +95,9 @@ def _needs_more_time(evidence: Evidence, codes: Set[str]) -> bool:
 
 
 def _raise_budget(evidence: Evidence) -> str:
-    return f"Raise the budget: `{_longer(evidence)}`"
+    is_noisy = any(warning.code in NOISE for warning in evidence.warnings)
+    quietly = "Run it again on a quiet machine and with a larger budget"
+    return f"{quietly if is_noisy else 'Raise the budget'}: `{_longer(evidence)}`"
 
 
 def _longer(evidence: Evidence) -> str:

@@ -75,13 +75,13 @@ def open_(run: str, anonymize: bool, where: bool, **options: bool) -> None:
 def detect(python: str | None, as_json: bool) -> None:
     """Show the hardware and software that a run would use."""
     from ..machine.warnings import hardware_warnings
+    from ..records.inspection import Detected
 
     check_python(python)
     found, software = machine.detect(python)
     warnings = hardware_warnings(found, software)
     if as_json:
-        parts = {"machine": found, "software": software, "warnings": warnings}
-        echo_json({**head("detect"), **parts})
+        echo_json(Detected(**head("detect"), machine=found, software=software, warnings=warnings))
         return
     from ..export.view.machine import machine_text
 
@@ -108,6 +108,7 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     from ..machine.packages.software import package_of
     from ..machine.packages.stack_trial import TRIALS
     from ..machine.packages.trials import try_packages
+    from ..records.inspection import DoctorReport
     from ..report.anonymous import Pseudonyms
 
     check_python(python)
@@ -123,8 +124,8 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     if as_json:
         from msgspec.structs import asdict
 
-        parts = {**head("doctor"), **asdict(examined), "trials": trials}
-        echo_json(Pseudonyms(found)({**parts, "machine": found, "software": software}))
+        parts = {**asdict(examined), "trials": trials, "machine": found, "software": software}
+        echo_json(Pseudonyms(found)(DoctorReport(**head("doctor"), **parts)))
     else:
         click.echo(doctor_text(examined, found.gpus, terminal_width()))
     sys.exit(FAILED if examined.failed else OK)
@@ -187,6 +188,7 @@ def ceilings(
     from ..export.view.ceilings import ceilings_text
     from ..export.view.events import ALARMING
     from ..machine.datasheets import load as datasheets
+    from ..records.inspection import CeilingsReport
     from .headless import run_quietly, say_why
 
     check_python(python)
@@ -209,8 +211,8 @@ def ceilings(
     if as_json:
         names = [device.name for device in known.devices] if known else []
         sheets = {name: sheet for name, sheet in datasheets().items() if name in names}
-        parts = {"machine": found, "software": software, "ceilings": known, "datasheets": sheets}
-        echo_json({**head("ceilings"), **parts, "warnings": warnings})
+        parts = {**head("ceilings"), "machine": found, "software": software, "ceilings": known}
+        echo_json(CeilingsReport(**parts, datasheets=sheets, warnings=warnings))
     elif known is not None:
         click.echo(ceilings_text(known))
     sys.exit(code)
@@ -272,7 +274,10 @@ def show_backends(*, as_json: bool) -> None:
     click.echo(plain_lines(facts_lines(facts, terminal_width() or UNLIMITED, label_width(facts))))
 
 
-PARTS = ("document", "events", "ab", "compare", "fleet", "fleet-plan", "runs")
+PARTS = (
+    "document", "events", "ab", "ceilings", "compare", "detect", "doctor", "fleet", "fleet-plan",
+    "runs", "watch",
+)  # fmt: skip
 
 
 @command("workbench schema > document.schema.json", "workbench schema events")
@@ -281,7 +286,7 @@ def schema(part: str) -> None:
     """Print the JSON Schema of a command's output.
 
     Without a name it is that of a run's document; `events` is that of each line of --jsonl and of a
-    journal.
+    journal, `watch` that of each line of `watch --json`.
     """
     from ..records.schema import schema_of
 

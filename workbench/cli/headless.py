@@ -87,7 +87,8 @@ def unmeasured(report: Report) -> list[tuple[Row, str]]:
             why = next((c.reason for c in row.candidates if c.reason is not None), None)
             said = f": {why.dashed}" if why is not None else ""
             name = row.plan.title if row in report.subject_rows else row.plan.scenario
-            found.append((row, f"nothing was measured for {name}{said}"))
+            noise = "".join(f"; {warning.message}" for warning in report.disturbances(row))
+            found.append((row, f"nothing was measured for {name}{said}{noise}"))
     return found
 
 

@@ -189,7 +189,13 @@ def compare(runs: tuple[str, ...], fail_on: float | None, markdown: bool, as_jso
         echo_json(found)
     else:
         put([tables(sections(found), as_markdown=markdown)])
-    sys.exit(BEYOND if any(case.beyond for one in found.against for case in one.cases) else OK)
+    if any(case.beyond for one in found.against for case in one.cases):
+        sys.exit(BEYOND)
+    blind = [one.name for one in found.against if all(case.ci99 is None for case in one.cases)]
+    if fail_on is None or not blind:
+        sys.exit(OK)
+    say(f"workbench: --fail-on judged no case of {', '.join(blind)}: measure longer or undisturbed")
+    sys.exit(FAILED)
 
 
 @command("workbench export last --html run.html --svg plots")

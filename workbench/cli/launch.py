@@ -31,10 +31,9 @@ if TYPE_CHECKING:
     from screens.state.event_source import EngineSource  # noqa: TID251
 
     from ..files.write import Target
-    from ..machine.nvidia.nvml import Links
     from ..records.events import RacePlanned
     from ..records.fleet import FleetDocument
-    from ..records.machine import Machine, Software
+    from ..records.machine import Links, Machine, Software
     from ..report.report import Report
     from ..report.run_files import OpenedRun
 

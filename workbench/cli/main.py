@@ -42,7 +42,8 @@ DEFAULT = click.core.ParameterSource.DEFAULT
         "workbench                                  the table of scenarios, live",
         "workbench --json --quick | jq .summary     the same in half a minute, for a script",
         "workbench advise --torch package.module:build",
-    ),
+    )
+    + "\n\nExit codes: 0 done, 1 no result, 2 wrong use, 3 --strict, 4 --fail-on, 130 cut short.",
 )
 @scenario_options
 @own_options
@@ -104,6 +105,11 @@ def hint_of(error: click.ClickException, words: list[str]) -> str:
     is_script = any(word.startswith("--torch") for word in words)
     if isinstance(error, click.NoSuchOption) and is_script:
         return " The arguments of a script follow `--`."
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+        other = {"export": "open", "open": "export"}.get(error.ctx.info_name or "", "")
+        command = cli.get_command(error.ctx, other)
+        if command and any(error.option_name in option.opts for option in command.params):
+            return f" {error.option_name} belongs to `workbench {other}`."
     if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument):
         return " It comes before the options."  # one of them may have taken it
     return ""

@@ -141,7 +141,7 @@ no_samples_option = flag(
 run_options = all_of(
     value(
         "--budget SECONDS",
-        "Wall time. Without it advise takes 45 (17 with --quick), and up to 60 (20) more for"
+        "Wall time; default 45 (17 with --quick), 60 for your own code; up to 60 (20) more for"
         " open rows.",
         "budget_s",
         type=float,
@@ -205,7 +205,9 @@ scenario_options = all_of(
     flag("--crossover", "Also find the size at which the lead changes (uses half the budget)."),
     price_options,
     _repeatable(
-        "--what-if DEVICE", "Compare with a device you do not have, from a recorded run.", "what_if"
+        "--what-if DEVICE",
+        "Compare with a device you do not have, or all in a folder, from recorded runs.",
+        "what_if",
     ),
 )
 model_options = all_of(  # for a command that takes the file as its argument

@@ -65,6 +65,9 @@ class Race:
             context.record(ev.RaceEnded, scenario=scenario, rounds=rounds, ended_by=ended_by)
             if any(candidate.blocks for candidate in row.candidates):
                 self._report_warnings(disturbance, ended_by)
+            elif ended_by == "budget":  # on a busy machine none may be ready in time
+                for warning in disturbance.warnings(scenario):
+                    context.record(ev.WarningRaised, warning=warning)
             self._finish(decided)  # even if the race for reference is cut short
         self._finish(self._active)
 
@@ -170,15 +173,18 @@ class Race:
             self._active.sort(key=lambda prepared: prepared.sample_s)
 
     def _enter_watched(self) -> DisturbanceMonitor:
-        """Let the first candidates enter; returns a monitor, which covers start-ups that count."""
-        context, counts = self._context, self._plan.scenario.counts_start_up
-        if not counts:
-            self._enter_first()
+        """Let the first candidates enter; returns a monitor, which covers start-ups that count, or
+        after which no candidate was ready."""
+        disturbance = self._monitor()
+        self._enter_first()
+        is_covered = self._plan.scenario.counts_start_up or not self._active
+        return disturbance if is_covered else self._monitor()
+
+    def _monitor(self) -> DisturbanceMonitor:
+        context = self._context
         cores = context.machine.cpu.effective_cores
         disturbance = DisturbanceMonitor(cores, context.pool.process_ids)
         context.control.at_pause = disturbance.paused
-        if counts:
-            self._enter_first()
         return disturbance
 
     def _enter_first(self) -> None:

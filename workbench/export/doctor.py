@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ..advisor.doctor import FAIL, OK, WARN, Check, Examination
-from ..machine.nvidia.nvml import Links
-from ..records.machine import Gpu
+from ..advisor.doctor import FAIL, OK, WARN, Examination
+from ..records.inspection import Check
+from ..records.machine import Gpu, Links
 from ..text import units
 from .view.section import Section, section_text
 from .view.spans import Fact, fact

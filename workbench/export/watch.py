@@ -1,6 +1,6 @@
 """The output of `workbench watch` without a screen: one line per snapshot."""
 
-from ..machine.snapshots import Snapshot
+from ..records.inspection import Snapshot
 from ..records.machine import GpuReading, HostReading, Machine
 from ..report.names import gpu_line
 from ..text import units

@@ -7,6 +7,7 @@ import msgspec
 
 from .. import assets
 from ..records.document import Ceilings, DeviceCeilings
+from ..records.inspection import Datasheet
 from ..text import units
 
 # Shares of the datasheet below which a card has a fault, not poor tuning.  A healthy H200 reached
@@ -14,18 +15,6 @@ from ..text import units
 LEAST_RATE, LEAST_BANDWIDTH = 0.4, 0.5
 # The power limit of a healthy 70 W card keeps its products at 35 to 65% of their peak.
 LOW_POWER_W, LEAST_RATE_AT_LOW_POWER = 100.0, 0.3
-
-
-class Datasheet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The numbers of one card in its vendor's datasheet."""
-
-    names: list[str]  # the card's names in NVML
-    peak_ops_per_s: dict[str, float]  # dense, by precision
-    memory_bytes_per_s: float
-    power_w: float
-    pcie_generation: int
-    source: str
-    quoted_by: str
 
 
 class _File(msgspec.Struct, frozen=True):

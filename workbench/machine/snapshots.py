@@ -4,10 +4,8 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
-import msgspec
-
-from ..records.machine import GpuReading, HostReading, Machine
-from ..records.reason import Reason
+from ..records.inspection import Snapshot
+from ..records.machine import GpuReading, Machine
 from .host.readings import HostReader
 from .nvidia.gpus import as_detected
 from .nvidia.probe_client import GpuSampler, silence
@@ -17,15 +15,6 @@ NVML_STARTS_S = 5.0  # for GPU readings in the first snapshot, which are slow wi
 # Longest interval for reading GPUs, since a silent process counts as hanging.
 GPUS_EVERY_S = 5.0
 OLD_S = 2 * GPUS_EVERY_S  # age of a reading that is not shown as current: NVML may hang
-
-
-class Snapshot(msgspec.Struct, frozen=True):
-    """The machine at one moment; `gap` says why GPU readings are missing or old."""
-
-    time: str  # ISO 8601, UTC
-    host: HostReading
-    gpus: list[GpuReading]
-    gap: Reason | None = None
 
 
 def snapshots(

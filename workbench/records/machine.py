@@ -328,3 +328,11 @@ class Software(msgspec.Struct, frozen=True):
     environment: dict[str, str]  # variables that change results, such as OMP_NUM_THREADS
     debug_builds: list[str] = []  # "Python", "torch"
     unavailable: dict[str, str] = {}
+
+
+class Links(msgspec.Struct, frozen=True):
+    """The link between each pair of GPUs: "NVLink", or the path over PCIe, with "+P2P" if they can
+    read each other's memory; `reason` if NVML cannot be asked."""
+
+    matrix: list[list[str]]  # by NVML's indices; "" on the diagonal, "?" if unknown
+    reason: Reason | None = None

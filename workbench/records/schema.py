@@ -8,10 +8,13 @@ from typing import Any
 import msgspec
 
 from ..contract import case, result
-from . import code, comparison, document, events, fleet, machine, model, reason, verdict
+from . import code, comparison, document, events, fleet, inspection, machine, model, reason, verdict
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-PLACES = (case, code, comparison, document, events, fleet, machine, model, reason, result, verdict)
+PLACES = (
+    case, code, comparison, document, events, fleet, inspection, machine, model, reason, result,
+    verdict,
+)  # fmt: skip
 STRUCTURES = {
     name: found for part in PLACES for name, found in vars(part).items() if isinstance(found, type)
 }
@@ -19,17 +22,21 @@ PARTS: dict[str, Any] = {
     "document": document.Document,
     "events": events.AnyEvent,
     "ab": comparison.ABReport,
+    "ceilings": inspection.CeilingsReport,
     "compare": comparison.RunComparison,
+    "detect": inspection.Detected,
+    "doctor": inspection.DoctorReport,
     "fleet": fleet.FleetDocument,
     "fleet-plan": fleet.PlanDocument,
     "runs": comparison.RunList,
+    "watch": inspection.Snapshot,
 }
 # A field of a structure, with the comment above it or behind it.
 FIELD = re.compile(r"((?:^    # .*\n)*)^    (\w+): [^#\n]*(?:# (.*))?$", re.MULTILINE)
 
 
 def schema_of(part: str) -> dict[str, Any]:
-    """The schema of one of PARTS; an event is a line of --jsonl or of a journal."""
+    """The schema of one of PARTS; that of events and of `watch` is for each line."""
     schema = {"$schema": DIALECT, "title": f"workbench: {part}", **msgspec.json.schema(PARTS[part])}
     for name, definition in schema["$defs"].items():
         for field, comment in _comments(STRUCTURES[name]):

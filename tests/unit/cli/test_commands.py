@@ -11,14 +11,15 @@ import pytest
 from builders import machine
 from click.testing import CliRunner
 from msgspec.structs import replace
+from schemas import checked_document
 
 from workbench import catalog
 from workbench.cli import headless
 from workbench.cli.commands import PARTS, ceilings, doctor
 from workbench.cli.main import cli, main, refuse
 from workbench.engine import ceiling_store
-from workbench.machine.packages.trials import Trial
 from workbench.planning.usage import UsageError
+from workbench.records.inspection import Trial
 from workbench.records.machine import Machine, Package, Software
 from workbench.records.reason import Warning
 from workbench.records.schema import PARTS as KNOWN, schema_of
@@ -117,7 +118,8 @@ def test_warnings_and_what_was_not_measured_are_said(monkeypatch: pytest.MonkeyP
     report = Report.of(builders.events({builders.case("cpu"): []}))
     report.warnings += [busy, Warning("no_journal", "this run is not kept", "set it")]
     report.ceilings = builders.ceilings("cpu")
-    monkeypatch.setattr("workbench.machine.detect", lambda _: (found, None))
+    detected = found, Software("3.11", "python", {}, {})
+    monkeypatch.setattr("workbench.machine.detect", lambda _: detected)
     monkeypatch.setattr(headless, "run_quietly", lambda _: (report, 1))
     done = CliRunner().invoke(cli, ["ceilings", "--again"])
     assert done.exit_code == 1
@@ -125,7 +127,7 @@ def test_warnings_and_what_was_not_measured_are_said(monkeypatch: pytest.MonkeyP
     assert "warning: [matmul] others compute; wait" in done.stderr
     assert "not kept" not in done.stderr, "the log of the run has said so"
     done = CliRunner().invoke(cli, ["ceilings", "--again", "--json"])
-    assert json.loads(done.stdout)["warnings"][0]["code"] == "busy_machine"
+    assert checked_document(done.stdout, "ceilings")["warnings"][0]["code"] == "busy_machine"
 
 
 def test_a_simulated_device_has_no_ceilings() -> None:

@@ -17,7 +17,7 @@ from workbench.planning.usage import UsageError, target
 from workbench.pool.control import Control
 from workbench.records import events as ev
 from workbench.records.events import CaseFinished, WarningRaised
-from workbench.records.reason import Reason
+from workbench.records.reason import Reason, Warning
 from workbench.report import journal
 from workbench.report.report import Report
 from workbench.report.run_files import open_run
@@ -96,8 +96,10 @@ def test_a_row_without_a_measurement_is_named_with_its_reason() -> None:
     ]
     row = found.rows["row"]
     row.plan = replace(row.plan, workload="own", title="model:build")
+    found.warnings.append(Warning("busy_machine", "others compute", "stop them", "row"))
     ((_, why),) = unmeasured(found)
     assert why.startswith("nothing was measured for model:build: ")
+    assert why.endswith("; others compute")
 
 
 @pytest.mark.parametrize(("is_logged", "lines"), [(True, 0), (False, 1)])

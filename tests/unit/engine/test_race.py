@@ -108,6 +108,16 @@ def test_a_row_that_is_cut_in_its_first_round_has_its_warnings() -> None:
     assert "busy_machine" in {each.code for each in report.disturbances(row)}
 
 
+def test_a_row_without_a_measurement_on_a_busy_machine_says_so() -> None:
+    warning = msgspec.structs.replace(BUSY, subject="branching")
+    busy = replace(scenes.CPU_SERVER, disturbances={"branching": [warning]})
+    request = Request(scenarios=("branching",), budget_s=2.0)
+    row = Report.of(simulated_run.run(request, busy)).rows["branching"]
+    assert not any(candidate.blocks for candidate in row.candidates)
+    assert [each.code for each in row.verdict.warnings] == ["busy_machine"]
+    assert row.verdict.next_best.startswith("Run it again on a quiet machine and with a larger ")
+
+
 class WaitingPool(FakePool):
     """Steps that wait for data half of the time."""
 

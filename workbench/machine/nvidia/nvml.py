@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ...records.machine import Gpu, GpuReading, Nvml
+from ...records.machine import Gpu, GpuReading, Links, Nvml
 from ...records.reason import Reason
 from .driver_errors import error_reason
 from .gpu_fields import with_reasons
@@ -56,14 +56,6 @@ def survey() -> Iterator[NvmlHeader | Gpu]:
 def _with_hint(failure: Failure) -> str:
     reason = error_reason("NVML", failure.code) if failure.code else Reason("", failure.text)
     return reason.one_line
-
-
-class Links(msgspec.Struct, frozen=True):
-    """The link between each pair of GPUs: "NVLink", or the path over PCIe, with "+P2P" if they can
-    read each other's memory; `reason` if NVML cannot be asked."""
-
-    matrix: list[list[str]]  # by NVML's indices; "" on the diagonal, "?" if unknown
-    reason: Reason | None = None
 
 
 # nvml.h nvmlGpuTopologyLevel_t, in the words of nvidia-smi topo

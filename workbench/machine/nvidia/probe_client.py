@@ -13,12 +13,12 @@ from msgspec.json import Decoder
 
 from ...process.children import command
 from ...process.line_process import Ended, QueryProcess
-from ...records.machine import Gpu, Nvml
+from ...records.machine import Gpu, Links, Nvml
 from ...records.reason import Reason
 from .cuda_driver import LIBRARY as CUDA_LIBRARY, CudaAnswer, failed
 from .driver_errors import loading_failure
 from .gpu_fields import with_reasons
-from .nvml import GpuSample, Links, NvmlHeader
+from .nvml import GpuSample, NvmlHeader
 
 NVML_LIBRARY = "libnvidia-ml.so.1"
 # For each answer; without persistence mode the first call after boot takes seconds per GPU.

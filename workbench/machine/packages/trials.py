@@ -7,19 +7,11 @@ import msgspec
 
 from ...process.children import command
 from ...process.line_process import Ended, QueryProcess
+from ...records.inspection import Trial
 from ...text.sanitize import printable_json
 from . import stack_trial
 
 DEADLINE_S = 120.0  # a CUDA build on a cold network disk takes most of a minute to import
-
-
-class Trial(msgspec.Struct, frozen=True):
-    """The outcome of importing a package and computing with it."""
-
-    version: str | None = None
-    libraries: dict[str, str | None] = {}  # "CUDA", "cuDNN", "ROCm" -> version
-    devices: dict[str, str | None] = {}  # device or provider -> None if it works, else the reason
-    failure: str | None = None  # why it could not be tried at all
 
 
 def try_packages(
