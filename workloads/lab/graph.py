@@ -73,7 +73,17 @@ def constants(model: Any) -> dict[str, Any]:
 
 def parameters(model: Any) -> int:
     """The number of values in the model's tensors; a damaged file may declare any shape."""
-    return min(sum(map(_values, tensors(model))), 2**62)
+    packed = sum(map(_hidden, nodes(model)))
+    return min(sum(map(_values, tensors(model))) + packed, 2**62)
+
+
+def _hidden(node: Any) -> int:
+    """The weights of a node beyond the bytes that they are packed in."""
+    if node.op_type not in _PACKED:
+        return 0
+    found = {attribute.name: attribute.i for attribute in node.attribute}
+    count = found.get("K", 0) * found.get("N", 0)
+    return max(0, count - count * found.get("bits", 4) // 8)
 
 
 def _values(tensor: Any) -> int:

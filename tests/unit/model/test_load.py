@@ -318,9 +318,13 @@ def test_weights_in_four_bits_are_not_called_int8(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("bits", "precision"), [(4, "int4"), (8, "int8")])
 def test_packed_weights_have_the_bits_of_their_operator(bits: int, precision: str) -> None:
     node = helper.make_node("MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft")
-    node.attribute.append(helper.make_attribute("bits", bits))
-    net = made.model([node], [made.port("x", shape=[1, 32])], [made.port("y")])
-    assert graph.precision(net) == precision
+    for name, value in {"bits": bits, "K": 32, "N": 8}.items():
+        node.attribute.append(helper.make_attribute(name, value))
+    packed = helper.make_tensor(
+        "w", TensorProto.UINT8, [8, 1, 4 * bits], bytes(32 * bits), raw=True
+    )
+    net = made.model([node], [made.port("x", shape=[1, 32])], [made.port("y")], [packed])
+    assert (graph.precision(net), graph.parameters(net)) == (precision, 32 * 8)
 
 
 def test_weights_among_the_inputs_are_no_inputs(tmp_path: Path) -> None:
