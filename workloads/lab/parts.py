@@ -79,12 +79,14 @@ def _joined(model: Any) -> Joined:
     found: Joined = {}
     for port in model.graph.output:
         nodes, held = set[int](), dict[str, str]()
-        waiting = [port.name]
+        waiting, seen = [port.name], {port.name}
         for name in waiting:  # the loop extends it
             node = model.graph.node[makers[name]] if name in makers else None
             if node is not None and (moved := _moved(node)):
                 nodes.add(makers[name])
-                waiting += [node.input[n] for n in moved if node.input[n] not in waiting]
+                fresh = [each for each in map(node.input.__getitem__, moved) if each not in seen]
+                seen.update(fresh)
+                waiting += fresh
             elif node is None or node.op_type.startswith("Constant"):
                 held[name] = ""
             else:
