@@ -35,6 +35,7 @@ _MOVES = {"Concat": (0, 1), "ScatterElements": (0, 2), "ScatterND": (0, 2)} | di
 )  # fmt: skip
 # Those of several classes or levels are one quantity, however rare some are.
 _PROBABILITIES = ("HardSigmoid", "Sigmoid", "Softmax")
+_FLOATS = {1, 10, 11}  # FP32, FP16 and FP64 of TensorProto.DataType
 Joined = dict[str, tuple[set[int], dict[str, str]]]
 
 
@@ -78,6 +79,8 @@ def _joined(model: Any) -> Joined:
     }
     found: Joined = {}
     for port in model.graph.output:
+        if port.type.tensor_type.elem_type not in _FLOATS:  # labels have no size
+            continue
         nodes, held = set[int](), dict[str, str]()
         waiting, seen = [port.name], {port.name}
         for name in waiting:  # the loop extends it

@@ -99,6 +99,15 @@ def rare() -> Any:
     return graph.model(TOKENS, graph.add("Softmax", x, axis=-1))
 
 
+def labels() -> Any:
+    """Numbers of classes, and the numbers of boxes in them."""
+    graph = Graph()
+    large, small = (graph.add("Cast", scaled(graph, 4, size), to=7) for size in (1e4, 10))
+    model = graph.model(TOKENS, graph.add("Concat", large, small, axis=-1))
+    model.graph.output[0].type.tensor_type.elem_type = 7
+    return model
+
+
 def zeros() -> Any:
     """Boxes, and scores of which all are zero."""
     graph = Graph()
@@ -113,7 +122,7 @@ def zeros() -> Any:
         (levels, ["[:, :, 0:4]", "[:, :, 4:7]"]),
         (keypoints, ["[:, :, [0, 1, 3, ...]]", "[:, :, [2, 5]]"]),
         (assigned, ["[0:2]", "[2:5]"]),
-        *((each, []) for each in (alike, heads, cache, outliers, rare, zeros)),
+        *((each, []) for each in (alike, heads, cache, labels, outliers, rare, zeros)),
     ],
 )
 def test_only_joined_quantities_of_different_size_are_parts(made, labels, tmp_path: Path) -> None:
@@ -126,8 +135,7 @@ def test_only_joined_quantities_of_different_size_are_parts(made, labels, tmp_pa
 def test_outputs_without_known_parts_count_as_a_whole(tmp_path: Path) -> None:
     assert parts.read(tmp_path, ["y", "z"]) == [[], []]
     model = detector()
-    model.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.UNDEFINED
-    parts.keep(tmp_path, model)  # which cannot be run
+    parts.keep(tmp_path, model)  # which cannot be run, as it has no inputs there
     assert parts.read(tmp_path, [model.graph.output[0].name]) == [[]]
 
 
