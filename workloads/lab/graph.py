@@ -81,7 +81,7 @@ def _hidden(node: Any) -> int:
     """The weights of a node beyond the bytes that they are packed in."""
     if node.op_type not in _PACKED:
         return 0
-    found = {attribute.name: attribute.i for attribute in node.attribute}
+    found: dict[str, int] = {attribute.name: attribute.i for attribute in node.attribute}
     count = found.get("K", 0) * found.get("N", 0)
     return max(0, count - count * found.get("bits", 4) // 8)
 
