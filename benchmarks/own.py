@@ -15,7 +15,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from itertools import product
+from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Any
 
@@ -35,7 +37,7 @@ from workbench.worker import allocator
 from workbench.worker.code import Code
 from workbench.worker.quiet import wait_until_quiet
 from workloads._shared.session import open_session
-from workloads.lab import agreement, samples
+from workloads.lab import agreement, parts, samples
 from workloads.lab.child import Lab
 from workloads.own.subject import folder_of, subject_of
 from workloads.own.tree import tensors
@@ -110,6 +112,7 @@ class Plain:
         self.steps: dict[str, Any] = {}
         self.kept: set[str] = set()  # names of those that keep the error limit
         self.failed: dict[str, str] = {}
+        self.parts: list[list[agreement.Part]] = []  # of the outputs in INT8
         self.rough: dict[str, float] = {}  # seconds of one call
 
     def in_torch(self) -> list[str]:
@@ -138,6 +141,7 @@ class Plain:
         facts = self.lab.inspect(self.model, self.folder, {}, None, None, 0, given)
         products = self.lab.prepare(self.model, self.folder)["products"]
         facts = msgspec.convert(facts, ModelFacts)
+        self.parts = parts.read(Path(self.folder), [port.name for port in facts.outputs])
         space = SearchSpace(facts, products, self.cpu, self.threads, thorough=True)
         found = [each for each in first(space)[0] if each.recipe.calibration == "minmax"]
         self.recipes = {each.recipe.label: each.recipe.as_fields() for each in found}
@@ -187,15 +191,16 @@ class Plain:
         found = output if isinstance(output, list) else tensors(output).values()
         return [torch.as_tensor(each).double().numpy() for each in found]
 
-    def errors(self, output: Any) -> list[float]:
-        names = map(str, range(len(self.reference)))
-        found = agreement.compare(list(names), [self.arrays(output)], [self.reference])
+    def errors(self, output: Any, cut: Sequence[list[agreement.Part]] = ()) -> list[float]:
+        names = list(map(str, range(len(self.reference))))
+        found = agreement.compare(names, [self.arrays(output)], [self.reference], cut)
         return [each.relative_error for each in found]
 
     def keeps(self, name: str, output: Any) -> bool:
         """torchbench's rule: a multiple of the error of eager FP32, plus a tolerance."""
         exact = name.split("/")[1] == "fp32"
-        triples = zip(self.errors(output), self.floors, self.reference, strict=True)
+        errors = self.errors(output, self.parts if "int8" in name else ())
+        triples = zip(errors, self.floors, self.reference, strict=True)
         return all(
             error <= (2 if exact and known.size >= 1000 else 3) * floor + (1e-4 if exact else 0.02)
             for error, floor, known in triples

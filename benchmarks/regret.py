@@ -36,7 +36,7 @@ from workbench.worker.quiet import wait_until_quiet
 from workbench.worker.recipe import CALIBRATIONS, ORIGINAL, Recipe
 from workbench.worker.session_options import BFLOAT, OPENVINO
 from workloads._shared.session import open_session
-from workloads.lab import agreement, samples
+from workloads.lab import agreement, parts, samples
 from workloads.lab.child import Lab
 
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before onnxruntime is imported
@@ -106,7 +106,8 @@ class Exhaustive:
             outputs = [port.name for port in session.get_outputs()]
             feeds = [dict(zip(names, sample, strict=True)) for sample in self.inputs]
             answers = [session.run(None, feed) for feed in feeds]
-            compared = agreement.compare(outputs, answers, self.references)
+            cut = parts.read(Path(self.folder), outputs)
+            compared = agreement.compare(outputs, answers, self.references, cut)
         except WorkloadError:
             return None, False
         turn = cycle(feeds)

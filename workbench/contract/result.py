@@ -18,7 +18,7 @@ class Work:
     host_bytes: float = 0.0  # for a GPU: main memory needed to prepare and check the case
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class OutputAccuracy:
     """The accuracy of one output of a model over all checked samples, against the original."""
 
@@ -31,6 +31,8 @@ class OutputAccuracy:
     top1_agreement: float | None
     worst_sample: int
     worst_error: float  # relative error of that sample
+    # The part with both errors, such as "[:, 4:84]", where numbers of different size are joined.
+    part: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,11 @@ class Accuracy:
     def worst(self) -> float:
         """The value to compare with a limit."""
         return self.value if self.error_bound is None else self.error_bound
+
+    @property
+    def listed(self) -> list[OutputAccuracy]:
+        """The outputs, if they say more than `value`: several, or one that has parts."""
+        return self.outputs if len(self.outputs) > 1 or any(o.part for o in self.outputs) else []
 
     @classmethod
     def within(cls, error: float, limit: float, reference: str) -> "Accuracy":

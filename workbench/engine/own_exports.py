@@ -143,8 +143,10 @@ class Exports:
         if case.backend not in ONNX_BACKENDS or self.exported is None:
             return found
         search = self._search if case.quantization is not None else None
-        model = search.variants.file(case) if search else self.exported.model
-        return {**found, "model": model, "folder": self._folder(case.batch)}
+        found |= {"model": self.exported.model, "folder": self._folder(case.batch)}
+        if search is None:
+            return found
+        return {**found, "model": search.variants.file(case), "lab": str(self.context.pool.scratch)}
 
     def _folder(self, batch: int | None) -> str:
         """The folder of the module's inputs and reference outputs at `batch`."""

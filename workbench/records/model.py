@@ -33,7 +33,7 @@ class ModelFacts(msgspec.Struct, frozen=True):
     ir_version: int
     opset: int
     producer: str
-    precision: str  # most weights': "fp32", "fp16", "fp64", "bf16"; "int8" where `quantised`
+    precision: str  # "fp32", "fp16", "fp64" or "bf16" of most weights; "int8", "int4": `quantised`
     parameters: int  # number of values in its weights
     operators: dict[str, int]  # type to count, subgraphs included
     control_flow: list[str]  # operators with graphs of their own
@@ -55,6 +55,7 @@ class ModelFacts(msgspec.Struct, frozen=True):
     folds: int = 0  # parts in which inputs that both calibrate and choose are cross-validated
     needed_inputs: int | None = None  # samples of the user needed for a promise; None: none suffice
     no_promise: str | None = None  # why none suffice, unless the limit is 0
+    weights_are_inputs: bool = False  # a caller may replace them, so ONNX Runtime fuses none
     max_error: float | None = None  # limit for recommended variants, under the requested metric
 
 

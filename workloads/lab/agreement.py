@@ -1,7 +1,8 @@
 """The errors of a variant: its outputs compared with those of the original model."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from workbench.contract import OutputAccuracy, WorkloadError
@@ -13,8 +14,45 @@ _FLOATS = ("float", "double", "float16")
 _INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 FLOATS = {f"tensor({name})" for name in _FLOATS}
 QUANTITIES = FLOATS | {f"tensor({name})" for name in _INTEGERS if name.endswith(("t8", "t16"))}
+MOST_LISTED = 3  # entries of a part that are no range
 PART = 1 << 16  # values that are compared at a time: copies of millions leave the caches
 COMPARABLE = {f"tensor({name})" for name in (*_FLOATS, *_INTEGERS, "bool", "string")}
+Pairs = Sequence[tuple[Array, Array]]  # an answer and its reference, for each sample
+
+
+@dataclass(frozen=True)
+class Part:
+    """Entries of an output along one axis that have an error of their own (see `parts`)."""
+
+    axis: int
+    size: int  # of the axis
+    places: list[int]  # in order
+
+    def fits(self, array: Array) -> bool:
+        return array.ndim > self.axis and array.shape[self.axis] == self.size
+
+    def of(self, array: Array) -> Array:
+        return np.take(array, self.places, self.axis)
+
+    @property
+    def label(self) -> str:
+        """`[:, 4:84]`, as in NumPy, or the first of its entries."""
+        first, last = self.places[0], self.places[-1]
+        text = f"{first}:{last + 1}"
+        if last - first + 1 != len(self.places):
+            more = ", ..." if len(self.places) > MOST_LISTED else ""
+            text = f"[{', '.join(map(str, self.places[:MOST_LISTED]))}{more}]"
+        return f"[{':, ' * self.axis}{text}]"
+
+
+def pieces(pairs: Pairs, parts: Sequence[Part]) -> Iterator[tuple[str | None, Pairs]]:
+    """Each part by its label, or the whole without any, or if its size is another."""
+    if not all(part.fits(reference) for part in parts for _, reference in pairs):
+        parts = ()
+    for part in parts:
+        yield part.label, [(part.of(one), part.of(other)) for one, other in pairs]
+    if not parts:
+        yield None, pairs
 
 
 def compared(session: Any) -> list[str]:
@@ -40,30 +78,43 @@ def error(session: Any, samples: Samples, references: Samples) -> float:
     return summary(outputs, "relative_error")
 
 
-def compare(names: Sequence[str], answers: Samples, references: Samples) -> list[OutputAccuracy]:
+def compare(
+    names: Sequence[str],
+    answers: Samples,
+    references: Samples,
+    parts: Sequence[Sequence[Part]] = (),
+) -> list[OutputAccuracy]:
     """One result per output over all samples; `answers` and `references` hold samples of outputs.
-    WorkloadError if shapes differ, or an answer is not finite although its reference is."""
+    An output with `parts` has the error of the worst.  WorkloadError if shapes differ, or an answer
+    is not finite although its reference is."""
     found = []
     for place, name in enumerate(names):
         both = zip(answers, references, strict=True)
         pairs = [(np.asarray(one[place]), np.asarray(other[place])) for one, other in both]
-        parts = np.array([sums(*pair, name) for pair in pairs])
-        labels = holds_labels(pairs[0][1])
-        errors = [_relative(off, whole, labels=labels) for off, whole, *_ in parts]
-        off, whole, length, product = parts.sum(axis=0).tolist()
-        scale = math.sqrt(whole * length)
-        worst = int(np.argmax(errors))
-        found.append(
-            OutputAccuracy(
-                name=name,
-                relative_error=_relative(off, whole, labels=labels),
-                cosine=product / scale if scale > 0 else None,
-                top1_agreement=_top1(pairs),
-                worst_sample=worst,
-                worst_error=errors[worst],
-            )
-        )
+        whole = _compared(name, pairs)
+        if parts and parts[place]:
+            each = (replace(_compared(name, p), part=n) for n, p in pieces(pairs, parts[place]))
+            worst = max(each, key=lambda one: one.relative_error)
+            whole = replace(worst, cosine=whole.cosine, top1_agreement=whole.top1_agreement)
+        found.append(whole)
     return found
+
+
+def _compared(name: str, pairs: Pairs) -> OutputAccuracy:
+    parts = np.array([sums(*pair, name) for pair in pairs])
+    labels = holds_labels(pairs[0][1])
+    errors = [_relative(off, whole, labels=labels) for off, whole, *_ in parts]
+    off, whole, length, product = parts.sum(axis=0).tolist()
+    scale = math.sqrt(whole * length)
+    worst = int(np.argmax(errors))
+    return OutputAccuracy(
+        name=name,
+        relative_error=_relative(off, whole, labels=labels),
+        cosine=product / scale if scale > 0 else None,
+        top1_agreement=_top1(pairs),
+        worst_sample=worst,
+        worst_error=errors[worst],
+    )
 
 
 def summary(outputs: Sequence[OutputAccuracy], metric: str) -> float:
@@ -140,7 +191,7 @@ def _relative(off: float, whole: float, *, labels: bool) -> float:
     return share if labels else math.sqrt(share)
 
 
-def _top1(pairs: Sequence[tuple[Array, Array]]) -> float | None:
+def _top1(pairs: Pairs) -> float | None:
     """The share of labels, or of rows by their largest entry, that stay; None without classes."""
     if not all(has_classes(reference) for _, reference in pairs):
         return None

@@ -7,11 +7,13 @@ error stays below 0.05 for up to twenty variants.
 """
 
 import math
+from collections.abc import Sequence
 
 from workbench.stats.paired import student_t_quantile
 from workbench.worker.libraries import Array, np
 
 from . import agreement
+from .agreement import Part
 from .samples import Samples
 
 CHOOSE, CHECK = 0.05, 0.025  # chance of a bound that is too low
@@ -29,22 +31,35 @@ def fewest(metric: str, limit: float, chance: float = CHECK, *, labels: bool = F
 
 
 def promised(
-    answers: Samples, references: Samples, metric: str, limit: float, chance: float
+    answers: Samples,
+    references: Samples,
+    metric: str,
+    limit: float,
+    chance: float,
+    parts: Sequence[Sequence[Part]] = (),
 ) -> float | None:
     """As `upper`; None if the inputs are too few for a bound that can meet `limit`."""
     least = fewest(metric, limit, chance, labels=any(map(agreement.holds_labels, references[0])))
     is_enough = least is not None and len(answers) >= least
-    return upper(answers, references, metric, chance) if is_enough else None
+    return upper(answers, references, metric, chance, parts) if is_enough else None
 
 
-def upper(answers: Samples, references: Samples, metric: str, chance: float) -> float:
+def upper(
+    answers: Samples,
+    references: Samples,
+    metric: str,
+    chance: float,
+    parts: Sequence[Sequence[Part]] = (),
+) -> float:
     """The upper bound of the worst output's error; it is too low with `chance` at most."""
     worst = 0.0
-    for outputs in zip(zip(*answers, strict=True), zip(*references, strict=True), strict=True):
-        pairs = list(zip(*outputs, strict=True))
+    outputs = zip(zip(*answers, strict=True), zip(*references, strict=True), strict=True)
+    for place, output in enumerate(outputs):
+        pairs = list(zip(*output, strict=True))
         if metric == "relative_error" and not agreement.holds_labels(pairs[0][1]):
-            off, whole, *_ = np.array([agreement.sums(*pair) for pair in pairs]).T
-            worst = max(worst, _ratio(off, whole, chance))
+            for _, piece in agreement.pieces(pairs, parts[place] if parts else ()):
+                off, whole, *_ = np.array([agreement.sums(*pair) for pair in piece]).T
+                worst = max(worst, _ratio(off, whole, chance))
         elif agreement.has_classes(pairs[0][1]):
             # A sample with several labels or rows counts by the share of those that differ.  Even
             # if none did, a share of unseen ones may.

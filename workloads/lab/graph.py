@@ -15,6 +15,9 @@ _QUANTISED = (
 )  # fmt: skip
 # Beginnings of the names of operators that draw random numbers, as Dropout does in training mode.
 _RANDOM = ("Random", "Bernoulli", "Multinomial", "Dropout")
+# Operators whose weights are packed, with the number of bits in an attribute; 4 without it.
+_PACKED = ("GatherBlockQuantized", "MatMulBnb4", "MatMulNBits")
+_FOUR_BITS = {21, 22}  # UINT4 and INT4 of TensorProto.DataType
 _FLOATS = {1: "fp32", 10: "fp16", 11: "fp64", 16: "bf16"}  # by TensorProto.DataType
 STANDARD_DOMAINS = ("", "ai.onnx")
 
@@ -70,7 +73,17 @@ def constants(model: Any) -> dict[str, Any]:
 
 def parameters(model: Any) -> int:
     """The number of values in the model's tensors; a damaged file may declare any shape."""
-    return min(sum(map(_values, tensors(model))), 2**62)
+    packed = sum(map(_hidden, nodes(model)))
+    return min(sum(map(_values, tensors(model))) + packed, 2**62)
+
+
+def _hidden(node: Any) -> int:
+    """The weights of a node beyond the bytes that they are packed in."""
+    if node.op_type not in _PACKED:
+        return 0
+    found: dict[str, int] = {attribute.name: attribute.i for attribute in node.attribute}
+    count = found.get("K", 0) * found.get("N", 0)
+    return max(0, count - count * found.get("bits", 4) // 8)
 
 
 def _values(tensor: Any) -> int:
@@ -80,7 +93,7 @@ def _values(tensor: Any) -> int:
 def precision(model: Any) -> str:
     """The precision of most weights, as a case names it; FP32 without weights."""
     if is_quantised(model):
-        return "int8"
+        return "int4" if _has_four_bits(model) else "int8"
     counted = Counter[int]()
     for tensor in tensors(model):
         counted[tensor.data_type] += _values(tensor)
@@ -101,6 +114,14 @@ def control_flow(model: Any) -> list[str]:
 
 def is_quantised(model: Any) -> bool:
     return any(node.op_type.startswith(_QUANTISED) for node in nodes(model))
+
+
+def _has_four_bits(model: Any) -> bool:
+    packed = (node for node in nodes(model) if node.op_type in _PACKED)
+    return any(tensor.data_type in _FOUR_BITS for tensor in tensors(model)) or any(
+        all(attribute.i == 4 for attribute in node.attribute if attribute.name == "bits")
+        for node in packed
+    )
 
 
 def may_be_random(model: Any) -> bool:

@@ -251,6 +251,8 @@ def _facts(
         "multiply_adds": None,
         "weights_bytes": 0,
         "unquantisable": unquantisable,
+        # Below 4 ONNX Runtime takes them for constants.
+        "weights_are_inputs": model.ir_version >= 4 and len(ports) < len(model.graph.input),
     }
 
 

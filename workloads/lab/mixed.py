@@ -18,7 +18,7 @@ from workbench.worker.recipe import Recipe
 
 from .._shared.quantisation import PRODUCTS
 from .._shared.session import cpu_session
-from . import agreement, bounds, products, quantise, samples
+from . import agreement, bounds, parts, products, quantise, samples
 from .prepare import PREPARED
 
 MOST_INPUTS = 64  # in one trial
@@ -96,7 +96,7 @@ class _Search:
         self._ends = time.monotonic() + seconds
         self._learns_until = self._ends - (1 - SENSITIVITY_SHARE) * seconds
         self.model = onnx.load(str(folder / PREPARED))
-        self._recipe, self._metric = recipe, metric
+        self._folder, self._recipe, self._metric = folder, recipe, metric
         self._limit, self._is_bounded = limit, (folder / samples.CHECK).exists()
         self._ranges = quantise.ranges(folder, recipe.calibration)
         self.inputs = samples.read(folder / samples.INPUTS)[:MOST_INPUTS]
@@ -154,6 +154,8 @@ class _Search:
         if began + 2 * self._trial_s > self._ends:  # the chosen variant is made once more
             raise _OutOfTimeError
         session = cpu_session(quantise.static(self.model, self._ranges, recipe, only))
+        names = agreement.compared(session)
+        cut = parts.read(self._folder, names)
         ready = time.monotonic()
         answers = agreement.answers(session, self.inputs[:count])
         ended = time.monotonic()
@@ -161,12 +163,13 @@ class _Search:
         self._few = max(1, min(self._few, int(FEW_S * count / max(ended - ready, 1e-9))))
         self._trial_s = max(0.7 * self._trial_s, ended - began)
         try:
-            outputs = agreement.compare(agreement.compared(session), answers, references)
+            outputs = agreement.compare(names, answers, references, cut)
         except WorkloadError:
             return math.inf
         bound = None
         if is_bounded:
-            bound = bounds.promised(answers, references, metric, self._limit, bounds.CHOOSE)
+            how = metric, self._limit, bounds.CHOOSE, cut
+            bound = bounds.promised(answers, references, *how)
         return agreement.summary(outputs, metric) if bound is None else bound
 
     # ---------------------------------------------------------- the search

@@ -18,7 +18,7 @@ from workbench.worker.session_options import UNOPTIMISED
 
 from .._shared import quantisation
 from .._shared.session import cpu_session
-from . import agreement, graph, products, samples
+from . import agreement, graph, parts, products, samples
 from .errors import said
 
 PREPARED = "prepared.onnx"
@@ -52,6 +52,7 @@ def prepare(model: Path, folder: Path) -> dict[str, Any]:
     found = products.find(current, folder, inputs[0])
     integers = any(node.op_type in products.INTEGER for node in graph.nodes(current))
     products.keep(folder, found)
+    parts.keep(folder, current)
     (folder / PREPARED).write_bytes(current.SerializeToString())
     for stale in folder.glob("ranges-*.json"):  # from a model prepared here earlier
         stale.unlink()

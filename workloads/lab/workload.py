@@ -17,7 +17,7 @@ from workbench.files import write
 from workbench.worker.libraries import Array, np
 
 from .._shared.onnx_task import OnnxTask
-from . import agreement, bounds, samples
+from . import agreement, bounds, parts, samples
 from .samples import Samples
 
 CHECKED_S, CHECKED_LEAST = 2.0, 2  # a very slow variant is checked on fewer inputs
@@ -54,6 +54,7 @@ class ModelTask(OnnxTask):
         self.open(setup, case, self.file)
         self.outputs = agreement.compared(self.session)
         self.folder = Path(setup.files["folder"])
+        self.parts = parts.read(Path(setup.files.get("lab", self.folder)), self.outputs)
         self.inputs = self._named(samples.INPUTS)
         self.references = samples.read(self.folder / samples.REFERENCE)
         self.feeds = cycle(self.inputs)
@@ -112,10 +113,11 @@ class ModelTask(OnnxTask):
         """The error of `answers`, and a bound that is too low with `chance`, if they are enough."""
         count = len(answers)
         references = references[:count]
-        outputs = agreement.compare(self.outputs, answers, references)
+        outputs = agreement.compare(self.outputs, answers, references, self.parts)
         value, bound = agreement.summary(outputs, self.metric), None
         if chance is not None and self.limit is not None:
-            bound = bounds.promised(answers, references, self.metric, self.limit, chance)
+            how = self.metric, self.limit, chance, self.parts
+            bound = bounds.promised(answers, references, *how)
         held_out = chance == bounds.CHECK
         noun = "held-out input" if held_out else "input"
         inputs = f"{count} {noun}{'s' if count > 1 else ''}"

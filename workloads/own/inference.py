@@ -159,7 +159,7 @@ class ExportedTask(ModelTask):
         answers = answer(self.session, self.outputs, self.inputs[0])
         if examine.known(self.code)["checks"]:
             self._ask_user(answers)
-        return self.expected.judge(self.code, self.case.precision, answers)
+        return self.expected.judge(self.code, self.case.precision, answers, parts=self.parts)
 
     def _ask_user(self, answers: list[Any]) -> None:
         """Apply the user's own check to the answers, in the form of the module's output."""

@@ -78,16 +78,22 @@ class Reference:
         return ""
 
     def judge(
-        self, code: Code, precision: str, answers: Sequence[Array], rounded: Sequence[float] = ()
+        self,
+        code: Code,
+        precision: str,
+        answers: Sequence[Array],
+        rounded: Sequence[float] = (),
+        parts: Sequence[Sequence[agreement.Part]] = (),
     ) -> Accuracy:
         """The accuracy of `answers`, by the output that is nearest to its limit or beyond.
 
-        `rounded` has for each output how far rounded weights move it, which its limit allows.
+        `rounded` has for each output how far rounded weights move it, which its limit allows;
+        `parts` those that have an error of their own.
         """
         if len(answers) != len(self.outputs):
             text = f"it returns {len(answers)} tensors where eager returns {len(self.outputs)}"
             raise WorkloadError(text, code="wrong_result")
-        found = agreement.compare(self.names, [answers], [self.outputs])
+        found = agreement.compare(self.names, [answers], [self.outputs], parts)
         if why := self.why_useless:
             return Accuracy.uncompared(f"not checked: {why}")
         allowed = rounded or [0.0] * len(answers)

@@ -65,11 +65,11 @@ class InProcess:
         return Answer(msgspec.convert(found, kind), False)
 
 
-@pytest.fixture
-def exports(tmp_path: Path, monkeypatch: Any) -> Exports:
+@pytest.fixture(params=["picture"])
+def exports(tmp_path: Path, monkeypatch: Any, request: Any) -> Exports:
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "argv", list(sys.argv))
-    question = OwnQuestion("torch", "modules:picture")
+    question = OwnQuestion("torch", f"modules:{request.param}")
     code = question.code(str(tmp_path / "own"), str(USER), 0)
     facts = msgspec.convert(WORKLOAD.consult("examine", code=code.as_text()), CodeFacts)
     return Exports(
@@ -103,6 +103,18 @@ def test_an_int8_form_of_the_module_races_at_both_batches(exports: Exports) -> N
             assert any(each.quantization for each in near), "of the INT8 form, not of FP32"
         assert 0 < found.value < 0.1
     assert "int8" not in exports.left_out
+
+
+@pytest.mark.parametrize("exports", ["detector"], indirect=True)
+def test_boxes_do_not_hide_the_errors_of_scores_in_int8(exports: Exports) -> None:
+    exports.allow(60.0)
+    assert exports.export()
+    (case,) = exports.next_quantised(())
+    for batch in (4, 8):
+        (found,) = accuracy(exports, replace(case, batch=batch)).outputs
+        assert found.part in ("[:, 0:4]", "[:, 4:12]")
+        exact = replace(case, precision="fp32", quantization=None, batch=batch)
+        assert accuracy(exports, exact).outputs[0].part is None
 
 
 def test_a_model_that_the_lab_cannot_use_is_left_out(exports: Exports, tmp_path: Path) -> None:

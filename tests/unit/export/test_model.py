@@ -23,7 +23,7 @@ from workbench.export.view.table import texts_of
 from workbench.export.view.tables import advisor_columns, candidate_line, run_columns
 from workbench.planning.request import Request
 from workbench.records import events as ev
-from workbench.records.model import Advice, Port, Saved
+from workbench.records.model import Advice, ModelFacts, Port, Saved
 from workbench.records.reason import Reason
 from workbench.report.from_document import report_of
 from workbench.report.report import Report
@@ -211,6 +211,15 @@ def test_where_all_other_variants_failed_the_answer_says_why() -> None:
     _, why, *_ = recommendation(report)
     assert why.startswith("All other variants failed. int8-")
     assert why.endswith(": output y has shape (3,) (export it).")
+
+
+def test_weights_that_are_inputs_make_the_gain_too_large() -> None:
+    def listed(event: ev.ModelInspected) -> ModelFacts:
+        return msgspec.structs.replace(event.facts, weights_are_inputs=True)
+
+    report = Report.of(changed(RUN, ev.ModelInspected, facts=listed))
+    assert "Its weights are inputs too" not in str(recommendation(REPORT))
+    assert "remove_initializer_from_input" in recommendation(report)[-1]
 
 
 def test_without_the_model_as_given_the_pick_is_still_what_to_ship() -> None:

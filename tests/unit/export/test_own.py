@@ -104,7 +104,10 @@ def test_the_stage_names_what_is_built_and_the_batch_that_races() -> None:
 
 @pytest.mark.parametrize(("worst", "said"), [(0.01, ""), (0.02, ", worst sample 1 (2.00%)")])
 def test_of_a_single_sample_none_is_the_worst(worst: float, said: str) -> None:
-    assert output_text(OutputAccuracy("mask", 0.01, None, None, 0, worst)) == f"error 1.00%{said}"
+    found = OutputAccuracy("mask", 0.01, None, None, 0, worst)
+    assert output_text(found) == f"error 1.00%{said}"
+    joined = dataclasses.replace(found, part="[:, 4:84]")
+    assert output_text(joined) == f"error 1.00% in [:, 4:84]{said}"
 
 
 def test_of_many_outputs_the_worst_are_listed() -> None:

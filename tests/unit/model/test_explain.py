@@ -11,6 +11,7 @@ from lab_builders import NO_VNNI, accuracy, built, candidate, case, cpu, facts
 
 from workbench.advisor.limits import exceeds_error_limit
 from workbench.advisor.model.explain import CONVERSIONS, KernelTimes, explain, stands_for
+from workbench.contract import OutputAccuracy
 from workbench.planning.questions import ModelQuestion
 from workbench.records.model import ModelReport
 from workbench.report.candidate import ENERGY
@@ -126,6 +127,12 @@ def test_over_the_limit_it_cannot_be_recommended() -> None:
     assert "error of 5.0% exceeds the limit of 2.0%" in text
     fast.accuracy = accuracy(0.05, ("boxes", 0.01), ("scores", 0.05))
     assert "5.0% (worst in output scores)" in sentences(fast)
+    joined = OutputAccuracy("output0", 0.05, None, 0.999, 0, 0.05, "[:, 4:84]")
+    labels = OutputAccuracy("labels", 0.01, None, 0.95, 0, 0.01)
+    fast.accuracy = replace(fast.accuracy, outputs=[joined])
+    assert "5.0% (worst in output output0[:, 4:84])" in sentences(fast)
+    fast.accuracy = replace(fast.accuracy, metric="disagreement", outputs=[joined, labels])
+    assert "disagreement of 5.0% (worst in output labels)" in sentences(fast)
     fast.accuracy = accuracy(0.25, metric="disagreement")
     assert "disagreement of 25.0% exceeds the limit of 10.0%" in sentences(fast, limit=0.1)
 

@@ -16,7 +16,7 @@ from hypothesis import given, strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from workbench.contract import WorkloadError
-from workloads.lab import load as loading, samples
+from workloads.lab import graph, load as loading, samples
 from workloads.lab.child import Lab
 from workloads.lab.errors import clear_errors, one_line, said
 
@@ -298,7 +298,33 @@ def test_facts_of_what_quantisers_treat_specially(tmp_path: Path) -> None:
     assert facts["control_flow"] == ["If"]
     assert facts["operators"] == {"Equal": 1, "If": 1, "Relu": 1, "Neg": 1}
     assert not facts["quantised"]
-    assert inspect(made.saved(tmp_path, made.quantised()), tmp_path)["quantised"]
+    found = inspect(made.saved(tmp_path, made.quantised()), tmp_path)
+    assert (found["quantised"], found["precision"]) == (True, "int8")
+
+
+def test_weights_in_four_bits_are_not_called_int8(tmp_path: Path) -> None:
+    halves = helper.make_tensor("w", TensorProto.INT4, [4, 3], bytes(6), raw=True)
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "scale"], ["d"]),
+        helper.make_node("MatMul", ["x", "d"], ["y"]),
+    ]
+    weights = [halves, made.weight("scale")]
+    net = made.model(
+        nodes, [made.port("x", shape=[1, 4])], [made.port("y")], weights, opset=21, ir=10
+    )
+    assert inspect(made.saved(tmp_path, net), tmp_path)["precision"] == "int4"
+
+
+@pytest.mark.parametrize(("bits", "precision"), [(4, "int4"), (8, "int8")])
+def test_packed_weights_have_the_bits_of_their_operator(bits: int, precision: str) -> None:
+    node = helper.make_node("MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft")
+    for name, value in {"bits": bits, "K": 32, "N": 8}.items():
+        node.attribute.append(helper.make_attribute(name, value))
+    packed = helper.make_tensor(
+        "w", TensorProto.UINT8, [8, 1, 4 * bits], bytes(32 * bits), raw=True
+    )
+    net = made.model([node], [made.port("x", shape=[1, 32])], [made.port("y")], [packed])
+    assert (graph.precision(net), graph.parameters(net)) == (precision, 32 * 8)
 
 
 def test_weights_among_the_inputs_are_no_inputs(tmp_path: Path) -> None:
@@ -308,6 +334,10 @@ def test_weights_among_the_inputs_are_no_inputs(tmp_path: Path) -> None:
     net.graph.input.append(made.port("w1", shape=[8, 3]))
     facts = inspect(made.saved(tmp_path, net), tmp_path)
     assert [port["name"] for port in facts["inputs"]] == ["x"]
+    assert not facts["weights_are_inputs"], "below IR 4 they are constants"
+    net.ir_version = 8
+    assert inspect(made.saved(tmp_path, net), tmp_path)["weights_are_inputs"]
+    assert not inspect(made.saved(tmp_path, made.mlp()), tmp_path)["weights_are_inputs"]
 
 
 def test_a_root_is_taken_of_positive_numbers(tmp_path: Path) -> None:

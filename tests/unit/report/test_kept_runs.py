@@ -42,6 +42,8 @@ def expected(name: str) -> Any:
         measured["setup"].setdefault("loading_s", None)
         if (accuracy := measured["accuracy"]) is not None:
             accuracy |= {"error_bound": None, "held_out": False}
+            for output in accuracy["outputs"]:
+                output.setdefault("part", None)
     if (code := document.get("code")) is not None:
         code["facts"] |= {"passes_device": False, "named": False, "threads": None}
         code["facts"] |= {"trains": False, "lingers": False, "of_one_size": False}
@@ -50,7 +52,7 @@ def expected(name: str) -> Any:
             module |= {"altered": False, "sizes": 0}
     if (model := document.get("model")) is not None:
         model["facts"] |= {"check_samples": 0, "folds": 0}
-        model["facts"] |= {"needed_inputs": None, "no_promise": None}
+        model["facts"] |= {"needed_inputs": None, "no_promise": None, "weights_are_inputs": False}
     document["machine"]["cpu"].setdefault("usable_physical_cores", None)
     document["machine"].setdefault("mps", False)
     for gpu in document["machine"]["gpus"]:

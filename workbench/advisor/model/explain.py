@@ -125,9 +125,16 @@ def _too_far_off(candidate: Candidate, facts: ModelFacts) -> Iterator[str]:
     accuracy, limit = candidate.accuracy, facts.max_error
     if accuracy is None or limit is None or accuracy.worst <= limit:
         return
+    what, where = "error", ""
     worst = max(accuracy.outputs, key=lambda o: o.relative_error, default=None)
-    where = f" (worst in output {worst.name})" if worst and len(accuracy.outputs) > 1 else ""
-    what = "error" if accuracy.metric == "relative_error" else "disagreement"
+    if accuracy.metric != "relative_error":
+        what = "disagreement"
+        rows = (each for each in accuracy.outputs if each.top1_agreement is not None)
+        worst = min(rows, key=lambda o: o.top1_agreement or 0.0, default=None)
+    elif worst and worst.part:
+        where = f" (worst in output {worst.name}{worst.part})"
+    if worst and len(accuracy.outputs) > 1:
+        where = where or f" (worst in output {worst.name})"
     bound = accuracy.error_bound
     unseen = "" if bound is None else f", up to {units.share(bound)} on unseen inputs,"
     found = f"Its {what} of {units.share(accuracy.value)}{where}{unseen}"

@@ -15,6 +15,11 @@ from ...worker.session_options import EXTENDED, NO_SPIN, OPENVINO
 from ..ranking import RankedCandidate, error_text, gain_over, gain_text, no_pick, ties
 
 OPTIONS = {NO_SPIN: "spinning off", EXTENDED: "extended optimisations only"}
+UNFUSED = (
+    "Its weights are inputs too, so ONNX Runtime optimises less, and the model as given is slower"
+    " than necessary. Remove them (python -m onnxruntime.tools.remove_initializer_from_input), then"
+    " ask again."
+)
 _BACKEND = re.compile(r"\b(cpu|\w+:\d+)([ /])onnxruntime[ /]([^\s,;:]+)")
 
 
@@ -109,6 +114,8 @@ def recommendation(report: Report) -> list[str]:
     if verdict is None or pick is None:
         return [brief(no_pick(row))]
     further = [*_failed(row, facts), *_refuted(pick, row, facts), *ties(verdict, short_name)]
+    if facts.weights_are_inputs:
+        further.append(UNFUSED)
     return [_ship(pick, row, facts), *further]
 
 

@@ -36,7 +36,7 @@ def candidate_facts(candidate: Candidate, run: RunView) -> list[Fact]:
         text = f"{accuracy.metric.replace('_', ' ')} {error} against {accuracy.reference}"
         text = accuracy.reference if accuracy.metric == "none" else text
         facts.append(fact("checked", text, "" if accuracy.passed else "error"))
-        for each in accuracy.outputs if len(accuracy.outputs) > 1 else ():
+        for each in accuracy.listed:
             facts.append(fact("  output", f"{each.name}: {output_text(each)}"))
     if candidate.eliminated:
         facts.append(fact("eliminated", run.elimination_text(candidate)))
@@ -65,7 +65,8 @@ def setup_text(setup: doc.SetupTimes) -> str:
 
 def output_text(found: OutputAccuracy) -> str:
     """The error of one output of a model."""
-    parts = [f"error {error_text(found.relative_error)}"]
+    where = f" in {found.part}" if found.part else ""
+    parts = [f"error {error_text(found.relative_error)}{where}"]
     if found.cosine is not None:
         parts.append(f"cosine {found.cosine:.5f}")
     if found.top1_agreement is not None:

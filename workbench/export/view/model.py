@@ -279,10 +279,10 @@ def rest_lines(chosen: Candidate | None, run: RunView, width: int) -> list[Text]
 
 
 def _outputs(chosen: Candidate | None, report: Report) -> tuple[str, list[Fact]]:
-    """The title, and the error of each output of the chosen candidate or the pick, if several."""
+    """The title, and the error of each output of the chosen candidate or the pick, as `listed`."""
     candidate = chosen or subject.pick_of(report)
     accuracy = candidate.accuracy if candidate else None
-    if candidate is None or accuracy is None or len(accuracy.outputs) < 2:
+    if candidate is None or accuracy is None or not accuracy.listed:
         return "", []
     if chosen is None and report.model and is_as_given(candidate.case, report.model.facts):
         return "", []
