@@ -15,7 +15,7 @@ from pathlib import Path
 from . import mounts
 from .case import Case, listed
 from .room import Finished, Room, Running
-from .seeds import small_model
+from .seeds import filled
 
 NAME = "out.onnx"
 OLD = b"what was here before"
@@ -118,8 +118,7 @@ TARGETS = {
 
 
 def _command(room: Room, writer: str, name: str) -> list[str]:
-    model = small_model(room)
-    return [str(model) if word == "MODEL" else word for word in WRITERS[writer]] + [name]
+    return [*filled(room, WRITERS[writer]), name]
 
 
 def _try(writer: str, kind: str, room: Room) -> None:
