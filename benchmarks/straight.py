@@ -148,7 +148,7 @@ def train_mlp(case: Case, task: Any) -> Step:
     def step() -> float:
         network = perceptron(torch, 100, 50, 10)
         optimiser = torch.optim.SGD(network.parameters(), lr=0.01)
-        one = train(network, optimiser, lambda: (task.data, task.labels))
+        one = train(network, optimiser, lambda: task.hosted)
         for _ in range(int(case.params["steps"])):
             one()
         return 0.0
