@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -159,39 +160,34 @@ def in_turns(rounds: int, *sides: Callable[[], float]) -> list[float]:
     return [best(values) for values in found]
 
 
+def first_picture_s(command: Sequence[str], text: str) -> float:
+    with shown(command) as terminal:
+        return terminal.first(text)
+
+
 def start(rounds: int) -> Iterator[Figure]:
     """From the start to the first picture."""
-
-    def first(command: Sequence[str], text: str) -> Callable[[], float]:
-        def side() -> float:
-            with shown(command) as terminal:
-                return terminal.first(text)
-
-        return side
-
     bare, opened, live = in_turns(
         rounds,
-        first([sys.executable, "-c", BARE_APP], "ready"),
-        first([*WORKBENCH, "open", str(RUN)], "Scenario"),
-        first(LIVE, "Scenario"),
+        partial(first_picture_s, [sys.executable, "-c", BARE_APP], "ready"),
+        partial(first_picture_s, [*WORKBENCH, "open", str(RUN)], "Scenario"),
+        partial(first_picture_s, LIVE, "Scenario"),
     )
     for name, value in (("first paint, open", opened), ("first paint, live", live)):
         detail = f"{value * 1e3:.0f} ms against {bare * 1e3:.0f} ms"
         yield Figure(name, value / bare, 1.3, "x", detail)
 
 
+def help_s(command: Sequence[str]) -> float:
+    begun = time.perf_counter()
+    subprocess.run([*command, "--help"], stdout=subprocess.DEVNULL, check=True)
+    return time.perf_counter() - begun
+
+
 def help_page(rounds: int) -> Iterator[Figure]:
     """`--help` against a program that has click alone."""
-
-    def page(command: Sequence[str]) -> Callable[[], float]:
-        def side() -> float:
-            begun = time.perf_counter()
-            subprocess.run([*command, "--help"], stdout=subprocess.DEVNULL, check=True)
-            return time.perf_counter() - begun
-
-        return side
-
-    bare, ours = in_turns(rounds, page([sys.executable, "-c", BARE_CLICK]), page(WORKBENCH))
+    commands = [sys.executable, "-c", BARE_CLICK], WORKBENCH
+    bare, ours = in_turns(rounds, *(partial(help_s, command) for command in commands))
     yield Figure("--help", ours / bare, 1.5, "x", f"{ours * 1e3:.0f} ms against {bare * 1e3:.0f}")
 
 
