@@ -218,7 +218,8 @@ def one_thread_per_core(cpu: Cpu) -> int | None:
 
 def faster_cores(cpu: Cpu) -> int | None:
     """The physical cores of the faster kind, if there are two kinds and all cores are usable; else
-    None.  Slower ones run one thread each."""
+    None.  Slower ones run one thread each, and may hold up the others: an i9-13900K generates text
+    fastest with 8 threads of 32 (github.com/ggml-org/llama.cpp/issues/34)."""
     if not cpu.efficiency_cores or cpu.physical_cores != cpu.usable_physical_cores:
         return None
     faster = (cpu.physical_cores or 0) - cpu.efficiency_cores
