@@ -140,9 +140,14 @@ class Room:
     def python(self, *words: object) -> subprocess.CompletedProcess[str]:
         """Run a script under the interpreter of the program."""
         self.begin()
-        command = [self.subject.python, *map(str, words)]
-        options: Any = {"env": self.environ, "cwd": self.cwd, "timeout": SCRIPT_S}
-        return subprocess.run(command, capture_output=True, text=True, **options)
+        return subprocess.run(
+            [self.subject.python, *map(str, words)],
+            env=self.environ,
+            cwd=self.cwd,
+            capture_output=True,
+            text=True,
+            timeout=SCRIPT_S,
+        )
 
     def run(
         self,

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from ..planning.usage import UsageError, unknown
 from ..records.fleet import FleetJob, FleetPlan
@@ -83,8 +82,9 @@ class Slurm:
         }
 
     def _run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        options: Any = {"capture_output": True, "text": True, "errors": "replace"}
-        return subprocess.run(command, env=self._environment, **options)
+        return subprocess.run(
+            command, env=self._environment, capture_output=True, text=True, errors="replace"
+        )
 
     def submit(self, job: FleetJob, script: Path) -> str:
         node = self._types[job.node_type]
