@@ -54,7 +54,7 @@ test-html: ready-to-test
 
 test-fleet: export FLEET_LAB ?= $(VENV)/cache/slurm
 test-fleet:
-	@sh .ci/setup.sh cpu,dev,fleet,fleet-dev
+	@sh .ci/setup.sh cpu,dev,fleet-dev
 	tests/fleet/slurm_lab.sh get "$$FLEET_LAB"
 	$(python) -m pytest tests/fleet
 

@@ -25,7 +25,7 @@ import msgspec
 import torch
 
 from benchmarks.own_corpus import CORPUS, HELD_OUT
-from benchmarks.shared import ROOT, Kept, Row, table
+from benchmarks.shared import ROOT, Kept, Row, block_s, table
 from workbench.advisor.model.candidates import SearchSpace, first
 from workbench.advisor.next_step import NOISE
 from workbench.contract import Case
@@ -35,7 +35,6 @@ from workbench.planning.cases import useful_thread_counts
 from workbench.records.model import ModelFacts
 from workbench.worker import allocator
 from workbench.worker.code import Code
-from workbench.worker.quiet import wait_until_quiet
 from workloads._shared.session import open_session
 from workloads.lab import agreement, parts, samples
 from workloads.lab.child import Lab
@@ -214,18 +213,10 @@ class Plain:
             for name in names[:: 1 if number % 2 == 0 else -1]:
                 if number and median(found[name]) > FAR * best:
                     continue
-                (threads, step), block = self.steps[name], []
+                threads, step = self.steps[name]
                 torch.set_num_threads(threads)
-                wait_until_quiet()
                 least = 1 if self.rough[name] > seconds else 3
-                for _ in range(min(least, 2)):
-                    step()
-                until = time.perf_counter() + seconds
-                while time.perf_counter() < until or len(block) < least:
-                    began = time.perf_counter()
-                    step()
-                    block.append(time.perf_counter() - began)
-                found[name].append(median(block))
+                found[name].append(block_s(step, seconds, least))
         return {name: median(blocks) for name, blocks in found.items()}
 
     def add(self, name: str) -> None:

@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 
 from benchmarks import corpus
-from benchmarks.shared import Kept, table, workbench
+from benchmarks.shared import Kept, block_s, table, workbench
 from workbench.advisor.model.candidates import Proposal, SearchSpace, first
 from workbench.contract import Case, WorkloadError
 from workbench.machine import detect
@@ -32,7 +32,6 @@ from workbench.machine.host.isa import native
 from workbench.planning.cases import useful_thread_counts
 from workbench.planning.questions import MAX_ERROR
 from workbench.records.model import ModelFacts
-from workbench.worker.quiet import wait_until_quiet
 from workbench.worker.recipe import CALIBRATIONS, ORIGINAL, Recipe
 from workbench.worker.session_options import BFLOAT, OPENVINO
 from workloads._shared.session import open_session
@@ -119,17 +118,8 @@ def times(runners: dict[str, Any], rounds: int) -> dict[str, float]:
     """Seconds of each candidate: the median over rounds of its medians in a block."""
     found: dict[str, list[float]] = {name: [] for name in runners}
     for number in range(rounds):
-        names = list(runners) if number % 2 == 0 else list(reversed(runners))
-        for name in names:
-            step, block = runners[name], []
-            wait_until_quiet()  # threads of the session before may still spin
-            step(), step()
-            until = time.perf_counter() + BLOCK_S
-            while time.perf_counter() < until or len(block) < 3:
-                began = time.perf_counter()
-                step()
-                block.append(time.perf_counter() - began)
-            found[name].append(median(block))
+        for name in list(runners)[:: 1 if number % 2 == 0 else -1]:
+            found[name].append(block_s(runners[name], BLOCK_S))
     return {name: median(values) for name, values in found.items()}
 
 

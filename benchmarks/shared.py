@@ -1,12 +1,15 @@
-"""Parts of several campaigns: runs of the command line, kept rows, and tables."""
+"""Parts of several campaigns: runs of the command line, timed blocks, kept rows, and tables."""
 
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
+
+from workbench.worker.quiet import wait_until_quiet
 
 ROOT = Path(__file__).resolve().parent.parent
 Row = dict[str, Any]
@@ -39,6 +42,19 @@ class Kept(list[Row]):
         with self._file.open("a") as out:
             out.write(json.dumps(row) + "\n")
         print(json.dumps(row), file=sys.stderr, flush=True)
+
+
+def block_s(step: Callable[[], Any], seconds: float, least: int = 3) -> float:
+    """Median seconds of a step in a block of that length, after steps that do not count."""
+    wait_until_quiet()  # threads of the session before may still spin
+    for _ in range(min(least, 2)):
+        step()
+    found, until = list[float](), time.perf_counter() + seconds
+    while time.perf_counter() < until or len(found) < least:
+        began = time.perf_counter()
+        step()
+        found.append(time.perf_counter() - began)
+    return median(found)
 
 
 def table(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:

@@ -148,7 +148,7 @@ def train_mlp(case: Case, task: Any) -> Step:
     def step() -> float:
         network = perceptron(torch, 100, 50, 10)
         optimiser = torch.optim.SGD(network.parameters(), lr=0.01)
-        one = train(network, optimiser, lambda: (task.data, task.labels))
+        one = train(network, optimiser, lambda: task.hosted)
         for _ in range(int(case.params["steps"])):
             one()
         return 0.0
@@ -165,15 +165,10 @@ def train_mlp_deep(case: Case, task: Any) -> Step:
 
 def scaling(case: Case, task: Any) -> Step:
     torch = torch_of(case)
-    width = case.params["width"]
-    network = perceptron(torch, *(layer.in_features for layer in linear_layers(task)), 10)
-    assert next(network.parameters()).shape[1] == width
+    width = int(case.params["width"])
+    network = perceptron(torch, width, width, width, 10)
     optimiser = torch.optim.SGD(network.parameters(), lr=0.01)
     return train(network, optimiser, lambda: (task.data, task.labels))
-
-
-def linear_layers(task: Any) -> list[Any]:
-    return [part for part in task.network if hasattr(part, "in_features")]
 
 
 def digits(case: Case, task: Any) -> Step:
@@ -221,19 +216,19 @@ def digits_to_accuracy(case: Case, task: Any) -> Step:
     return step
 
 
+def convnet(torch: Any, *convolutions: tuple[int, int, int]) -> Any:
+    """Inputs, outputs and stride of each convolution; a mean and a dense layer follow."""
+    layers: list[Any] = []
+    for inputs, outputs, stride in convolutions:
+        layers += [torch.nn.Conv2d(inputs, outputs, 3, stride, 1), torch.nn.ReLU()]
+    head = torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(outputs, 10)
+    return torch.nn.Sequential(*layers, *head)
+
+
 def train_cnn(case: Case, task: Any) -> Step:
     torch = torch_of(case)
     layers = ((3, 32, 1), (32, 32, 2), (32, 64, 1), (64, 64, 2), (64, 128, 1), (128, 128, 2))
-    network = torch.nn.Sequential(
-        *(
-            layer
-            for inputs, outputs, stride in layers
-            for layer in (torch.nn.Conv2d(inputs, outputs, 3, stride, 1), torch.nn.ReLU())
-        ),
-        torch.nn.AdaptiveAvgPool2d(1),
-        torch.nn.Flatten(),
-        torch.nn.Linear(128, 10),
-    )
+    network = convnet(torch, *layers)
     loader = torch.utils.data.DataLoader(
         task.pictures,
         batch_size=None,
@@ -283,12 +278,8 @@ def data_loading(case: Case, task: Any) -> Step:
         prefetch_factor=case.tuning["prefetch"],
         persistent_workers=True,
     )
-    network = torch.nn.Sequential(
-        *(torch.nn.Conv2d(3, 16, 3, 4, 1), torch.nn.ReLU()),
-        *(torch.nn.Conv2d(16, 32, 3, 2, 1), torch.nn.ReLU()),
-        *(torch.nn.Conv2d(32, 64, 3, 2, 1), torch.nn.ReLU()),
-        *(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(64, 10)),
-    ).to(memory_format=torch.channels_last)
+    network = convnet(torch, (3, 16, 4), (16, 32, 2), (32, 64, 2))
+    network = network.to(memory_format=torch.channels_last)
     optimiser = torch.optim.SGD(network.parameters(), lr=0.01)
 
     def step() -> None:

@@ -133,19 +133,9 @@ def tensorflow_training(case: Case) -> tuple[Any, Callable[..., Any], Callable[[
     from workloads._shared.network import mlp
     from workloads.digits import pictures
 
-    data, labels = (each[:1437] for each in pictures())
     model = keras_model(mlp((784, 128, 10), 0))
-    adam = keras.optimizers.Adam(0.001)
-    cost = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    stored = tf.data.Dataset.from_tensor_slices((data, labels))
-
-    @tf.function
-    def update(inputs: Any, targets: Any) -> Any:
-        with tf.GradientTape() as tape:
-            found = cost(targets, model(inputs, training=True))
-        slopes = tape.gradient(found, model.trainable_variables)
-        adam.apply_gradients(zip(slopes, model.trainable_variables, strict=True))
-        return found
+    update = tf.function(keras_update(model, keras.optimizers.Adam(0.001)))
+    stored = tf.data.Dataset.from_tensor_slices(tuple(each[:1437] for each in pictures()))
 
     def batches() -> Any:
         shuffled = stored.shuffle(1437, 0).batch(case.batch, drop_remainder=True)
@@ -232,43 +222,46 @@ def keras_model(layers: Any) -> Any:
     return model
 
 
+def keras_update(model: Any, optimiser: Any) -> Callable[[Any, Any], Any]:
+    """One step of the training loop in TensorFlow's tutorials; returns the loss."""
+    import keras
+    import tensorflow as tf
+
+    cost = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+    def update(inputs: Any, targets: Any) -> Any:
+        with tf.GradientTape() as tape:
+            found = cost(targets, model(inputs, training=True))
+        slopes = tape.gradient(found, model.trainable_variables)
+        optimiser.apply_gradients(zip(slopes, model.trainable_variables, strict=True))
+        return found
+
+    return update
+
+
 def tensorflow_mlp_deep(case: Case, task: Any) -> Step:
     import keras
     import tensorflow as tf
 
-    model = keras_model(task.layers)
-    adam = keras.optimizers.Adam(0.001)
-    cost = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    update = keras_update(keras_model(task.layers), keras.optimizers.Adam(0.001))
     data, labels = map(tf.constant, task.hosted)
-
-    @tf.function
-    def update() -> Any:
-        with tf.GradientTape() as tape:
-            found = cost(labels, model(data, training=True))
-        slopes = tape.gradient(found, model.trainable_variables)
-        adam.apply_gradients(zip(slopes, model.trainable_variables, strict=True))
-        return found
-
-    return lambda: float(update())
+    step = tf.function(lambda: update(data, labels))
+    return lambda: float(step())
 
 
 def tensorflow_scaling(case: Case, task: Any) -> Step:
     import keras
     import tensorflow as tf
 
+    from workloads._ranks.replica import sizes_of
+    from workloads._shared.network import mlp
+
     strategy = tf.distribute.MirroredStrategy(task.devices)
     with strategy.scope():
-        model = keras_model(task.layers)
+        model = keras_model(mlp(sizes_of(case), 0))
         sgd = keras.optimizers.SGD(0.01)
         sgd.build(model.trainable_variables)
-    cost = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-
-    def one(data: Any, labels: Any) -> Any:
-        with tf.GradientTape() as tape:
-            found = cost(labels, model(data, training=True))
-        slopes = tape.gradient(found, model.trainable_variables)
-        sgd.apply_gradients(zip(slopes, model.trainable_variables, strict=True))
-        return found
+    one = keras_update(model, sgd)
 
     @tf.function
     def update(*batch: Any) -> Any:

@@ -8,24 +8,22 @@ A figure without a bare counterpart is absolute: it means something on an idle m
 """
 
 import argparse
-import fcntl
 import os
-import pty
-import select
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
-import termios
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-COLUMNS, LINES = 120, 40
+from benchmarks.terminal import PseudoTerminal
+
+SIZE = (40, 120)  # rows, columns
 RUN = Path(__file__).parents[1] / "tests/fixtures/journals/advise-simulated-gpu.jsonl"
 WORKBENCH = [str(Path(sys.executable).with_name("workbench"))]  # as users start it
 LIVE = [*WORKBENCH, "--device", "cpu", "--budget", "60"]
@@ -68,34 +66,31 @@ class Figure(NamedTuple):
         return f"{self.name:30}{numbers} {word:6} {self.detail}"
 
 
-class Terminal:
-    """A program on a pseudo-terminal of its own, and the time of each piece that it wrote."""
+class Terminal(PseudoTerminal):
+    """A program on a terminal, and the time of each piece that it wrote."""
 
     def __init__(self, command: Sequence[str], state: str) -> None:
         self.written: list[tuple[float, bytes]] = []
+        environ = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
+        environ |= {"XDG_STATE_HOME": state, "XDG_CONFIG_HOME": state}
+        environ.pop("NO_COLOR", None)
         self.begun = time.perf_counter()
-        self.pid, self.file = pty.fork()
-        if self.pid == 0:
-            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
-            variables = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "NO_COLOR": None}
-            folders = {"XDG_STATE_HOME": state, "XDG_CONFIG_HOME": state}
-            kept = {k: v for k, v in (os.environ | variables | folders).items() if v is not None}
-            os.execve(command[0], [*command], kept)
+        super().__init__(command, environ, SIZE)
 
-    def read(self, until: Callable[[], bool], for_s: float = LONGEST_S) -> None:
+    def follow(self, until: Callable[[], bool], for_s: float = LONGEST_S) -> None:
         """Take what is written until `until` holds or `for_s` is over."""
         end = time.perf_counter() + for_s
         while not until() and (left := end - time.perf_counter()) > 0:
-            if select.select([self.file], [], [], min(left, 0.01))[0]:
-                with suppress(OSError):  # the program has ended
-                    self.written.append((time.perf_counter(), os.read(self.file, 1 << 16)))
+            with suppress(OSError):  # the program has ended
+                if piece := self.read(min(left, 0.01)):
+                    self.written.append((time.perf_counter(), piece))
 
     def seen(self, text: str, since: int = 0) -> bool:
         return text.encode() in b"".join(piece for _, piece in self.written[since:])
 
     def first(self, text: str) -> float:
         """Seconds from the start until `text` is on the screen."""
-        self.read(lambda: self.seen(text))
+        self.follow(lambda: self.seen(text))
         if not self.seen(text):
             raise SystemExit(f"{text!r} never came: {self.written[-1:]}")
         return self.written[-1][0] - self.begun
@@ -103,7 +98,7 @@ class Terminal:
     def rest(self) -> None:
         """Wait until nothing is written any more."""
         since = time.perf_counter()
-        self.read(lambda: time.perf_counter() - max(since, self._last) > QUIET_S)
+        self.follow(lambda: time.perf_counter() - max(since, self._last) > QUIET_S)
 
     @property
     def _last(self) -> float:
@@ -112,21 +107,21 @@ class Terminal:
     def press(self, key: str) -> float:
         """Seconds from a key to the last byte that it led to."""
         pressed = time.perf_counter()
-        os.write(self.file, key.encode())
+        os.write(self.fd, key.encode())
         self.rest()
         return max(0.0, self._last - pressed)
 
     def echo(self, key: str, text: str, for_s: float = 1.0) -> float:
         """Seconds from a key until `text` is written."""
         count, pressed = len(self.written), time.perf_counter()
-        os.write(self.file, key.encode())
-        self.read(lambda: self.seen(text, count), for_s)
+        os.write(self.fd, key.encode())
+        self.follow(lambda: self.seen(text, count), for_s)
         return time.perf_counter() - pressed
 
     def rate(self, for_s: float) -> float:
         """Bytes per second."""
         count = len(self.written)
-        self.read(lambda: False, for_s)
+        self.follow(lambda: False, for_s)
         return sum(len(piece) for _, piece in self.written[count:]) / for_s
 
     def rss_mib(self) -> float:
@@ -144,8 +139,8 @@ def shown(command: Sequence[str]) -> Iterator[Terminal]:
         finally:
             os.kill(terminal.pid, signal.SIGTERM)
             reaped = lambda: os.waitpid(terminal.pid, os.WNOHANG)[0] != 0  # noqa: E731
-            terminal.read(reaped, 15.0)
-            os.close(terminal.file)
+            terminal.follow(reaped, 15.0)
+            os.close(terminal.fd)
 
 
 def best(values: Sequence[float]) -> float:
@@ -165,39 +160,34 @@ def in_turns(rounds: int, *sides: Callable[[], float]) -> list[float]:
     return [best(values) for values in found]
 
 
+def first_picture_s(command: Sequence[str], text: str) -> float:
+    with shown(command) as terminal:
+        return terminal.first(text)
+
+
 def start(rounds: int) -> Iterator[Figure]:
     """From the start to the first picture."""
-
-    def first(command: Sequence[str], text: str) -> Callable[[], float]:
-        def side() -> float:
-            with shown(command) as terminal:
-                return terminal.first(text)
-
-        return side
-
     bare, opened, live = in_turns(
         rounds,
-        first([sys.executable, "-c", BARE_APP], "ready"),
-        first([*WORKBENCH, "open", str(RUN)], "Scenario"),
-        first(LIVE, "Scenario"),
+        partial(first_picture_s, [sys.executable, "-c", BARE_APP], "ready"),
+        partial(first_picture_s, [*WORKBENCH, "open", str(RUN)], "Scenario"),
+        partial(first_picture_s, LIVE, "Scenario"),
     )
     for name, value in (("first paint, open", opened), ("first paint, live", live)):
         detail = f"{value * 1e3:.0f} ms against {bare * 1e3:.0f} ms"
         yield Figure(name, value / bare, 1.3, "x", detail)
 
 
+def help_s(command: Sequence[str]) -> float:
+    begun = time.perf_counter()
+    subprocess.run([*command, "--help"], stdout=subprocess.DEVNULL, check=True)
+    return time.perf_counter() - begun
+
+
 def help_page(rounds: int) -> Iterator[Figure]:
     """`--help` against a program that has click alone."""
-
-    def page(command: Sequence[str]) -> Callable[[], float]:
-        def side() -> float:
-            begun = time.perf_counter()
-            subprocess.run([*command, "--help"], stdout=subprocess.DEVNULL, check=True)
-            return time.perf_counter() - begun
-
-        return side
-
-    bare, ours = in_turns(rounds, page([sys.executable, "-c", BARE_CLICK]), page(WORKBENCH))
+    commands = [sys.executable, "-c", BARE_CLICK], WORKBENCH
+    bare, ours = in_turns(rounds, *(partial(help_s, command) for command in commands))
     yield Figure("--help", ours / bare, 1.5, "x", f"{ours * 1e3:.0f} ms against {bare * 1e3:.0f}")
 
 
@@ -225,7 +215,7 @@ def live(_rounds: int) -> Iterator[Figure]:
         taken = []
         for number in range(100):
             taken.append(terminal.echo("jk"[number % 2], "▌"))
-            terminal.read(lambda: False, 0.1)
+            terminal.follow(lambda: False, 0.1)
         taken.sort()
         detail = f"median {taken[50] * 1e3:.0f} ms, worst {taken[-1] * 1e3:.0f} ms"
         yield Figure("keys while measuring, p99", taken[98] * 1e3, 25, "ms", detail)

@@ -3,7 +3,6 @@
 import json
 import random
 import subprocess
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -12,12 +11,12 @@ from .case import Case, generator
 from .room import Room
 from .subject import Subject
 
-# Prints every command with its options: [name, takes a value, may be repeated].
+# Prints every command with its options: [name, takes a value].
 DESCRIBE = """
 import json
 from workbench.cli.main import cli
 def options(command):
-    return [[p.opts[-1], not p.is_flag, p.multiple] for p in command.params
+    return [[p.opts[-1], not p.is_flag] for p in command.params
             if p.param_type_name == 'option' and p.opts[-1] != '--help']
 print(json.dumps({'': options(cli), **{n: options(c) for n, c in cli.commands.items()}}))
 """
@@ -59,7 +58,9 @@ GOOD: dict[str, tuple[str, ...]] = {
     "--what-if": ("t4", "cpu", "absent"),
     "--python": ("python3", "absent", "/"),
 }
-BUDGETS = ("3", "2", "0", "-1", "nan", "inf", "1e-9", "1e308", "x", "")
+BUDGETS = ("3", "2", "0", "-1", "nan", "1e-9", "x", "")  # none of them lasts
+# The bounds of a run are added to each line.
+LONG = ("--budget", "--all", "--all-gpus", "--thorough", "--crossover", "--control")
 # These values of options mean nothing, and never everything.
 EMPTY = ("--device", "--precision", "--backend", "--mode")
 ARGUMENTS = {
@@ -69,83 +70,50 @@ ARGUMENTS = {
 }
 
 
-@dataclass
-class Grammar:
-    """The options of each command: name, whether it takes a value, whether it may be repeated."""
-
-    options: dict[str, list[tuple[str, bool, bool]]]
-
-    @staticmethod
-    def of(subject: Subject) -> "Grammar":
-        words = [subject.python, "-P", "-c", DESCRIBE]
-        found: dict[str, Any] = json.loads(subprocess.run(words, capture_output=True).stdout)
-        return Grammar({command: [tuple(o) for o in of] for command, of in found.items()})
-
-    def line(self, rng: random.Random) -> list[str | bytes]:
-        """A command line that cannot run long: each run has a small budget, or a bad one."""
-        command = rng.choice([*self.options, "run", "run", "advise", "absent"])
-        options = self.options.get(command, [])
-        words: list[str | bytes] = [command] if command else []
-        if command in ARGUMENTS:
-            words += rng.sample(ARGUMENTS[command], rng.choice((0, 1, 1, 2)))
-        for name, takes_value, _ in rng.sample(
-            options, min(len(options), rng.choice((0, 1, 1, 2, 3)))
-        ):
-            if name in (
-                "--budget",
-                "--all",
-                "--all-gpus",
-                "--thorough",
-                "--crossover",
-                "--control",
-            ):
-                continue
-            words += [name, self.value(rng, name)] if takes_value else [name]
-        if rng.random() < 0.05:
-            words.append(rng.choice(("--no-such-option", "--jso", "-x", "--budget")))
-        return [*words, *self._bounds(rng, command, words)]
-
-    def _bounds(self, rng: random.Random, command: str, words: list[str | bytes]) -> list[str]:
-        if command == "watch":
-            return ["--count", "1"] if rng.random() < 0.5 else ["--plain", "--count", "1"]
-        if any(name == "--budget" for name, _, _ in self.options.get(command, [])):
-            huge = rng.random() < 0.3
-            return [
-                "--budget",
-                rng.choice(
-                    [b for b in BUDGETS if b not in ("1e308", "inf")]
-                    if not huge
-                    else ("nan", "-1", "x")
-                ),
-            ]
-        return []
-
-    @staticmethod
-    def value(rng: random.Random, name: str) -> str | bytes:
-        if name in WRITERS:
-            return rng.choice(TARGETS)
-        kind = rng.random()
-        if kind < 0.45 and name in GOOD:
-            return rng.choice(GOOD[name])
-        if kind < 0.6 and name in EMPTY:
-            return rng.choice(("", ",", " "))
-        if kind < 0.7:
-            return rng.choice(NUMBERS)
-        if kind < 0.8:
-            return rng.choice(FILES)
-        return rng.choice(RAW) if kind < 0.9 else rng.choice(TEXTS)
+def options_of(subject: Subject) -> dict[str, list[tuple[str, bool]]]:
+    """The options of each command: name, and whether it takes a value."""
+    words = [subject.python, "-P", "-c", DESCRIBE]
+    found: dict[str, Any] = json.loads(subprocess.run(words, capture_output=True).stdout)
+    return {command: [tuple(option) for option in of] for command, of in found.items()}
 
 
-_grammars: dict[str, Grammar] = {}
+def line(rng: random.Random, commands: dict[str, list[tuple[str, bool]]]) -> list[str | bytes]:
+    """A command line that cannot run long: each run has a small budget, or a bad one."""
+    command = rng.choice([*commands, "run", "run", "advise", "absent"])
+    options = commands.get(command, [])
+    words: list[str | bytes] = [command] if command else []
+    if command in ARGUMENTS:
+        words += rng.sample(ARGUMENTS[command], rng.choice((0, 1, 1, 2)))
+    count = min(len(options), rng.choice((0, 1, 1, 2, 3)))
+    for name, takes_value in rng.sample(options, count):
+        if name not in LONG:
+            words += [name, value_of(name, rng)] if takes_value else [name]
+    if rng.random() < 0.05:
+        words.append(rng.choice(("--no-such-option", "--jso", "-x", "--budget")))
+    if command == "watch":
+        words += ["--count", "1"] if rng.random() < 0.5 else ["--plain", "--count", "1"]
+    elif ("--budget", True) in options:
+        words += ["--budget", rng.choice(BUDGETS)]
+    return words
 
 
-def _line(rng: random.Random, subject: Subject) -> list[str | bytes]:
-    grammar = _grammars.setdefault(subject.python, Grammar.of(subject))
-    return grammar.line(rng)
+def value_of(name: str, rng: random.Random) -> str | bytes:
+    if name in WRITERS:
+        return rng.choice(TARGETS)
+    kind = rng.random()
+    if kind < 0.45 and name in GOOD:
+        return rng.choice(GOOD[name])
+    if kind < 0.6 and name in EMPTY:
+        return rng.choice(("", ",", " "))
+    if kind < 0.7:
+        return rng.choice(NUMBERS)
+    if kind < 0.8:
+        return rng.choice(FILES)
+    return rng.choice(RAW) if kind < 0.9 else rng.choice(TEXTS)
 
 
 def _try(rng: random.Random, room: Room) -> None:
-    words = _line(rng, room.subject)
+    words = line(rng, options_of(room.subject))
     finished = room.run(*words, codes=(0, 1, 2, 3, 130), within=25, stdin=None)
     for name, value in pairwise(words):
         nothing = isinstance(value, str) and not value.strip(", ")

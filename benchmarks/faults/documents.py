@@ -2,7 +2,6 @@
 
 import json
 import random
-import subprocess
 from functools import partial
 from pathlib import Path
 
@@ -17,17 +16,8 @@ WORKER = Path(__file__).with_name("document_worker.py")
 
 def _batch(number: int, seed: int, room: Room) -> None:
     first, count = batch(number, BATCH)
-    room.begin()
-    words = [str(room.subject.fixtures), str(seed), str(first), str(count)]
     room.outcome.tried = count + BY_COMMAND
-    done = subprocess.run(
-        [room.subject.python, "-P", str(WORKER), *words],
-        env=room.environ,
-        cwd=room.cwd,
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
+    done = room.python("-P", WORKER, room.subject.fixtures, seed, first, count)
     try:
         for kind, text in json.loads(done.stdout)["violations"]:
             room.violation(kind, text)

@@ -10,7 +10,7 @@ from typing import Any
 from . import mounts
 from .case import Case, listed
 from .room import SPIN, Room
-from .seeds import a_document, small_model
+from .seeds import filled
 from .terminal import Terminal
 
 POISONS = ("json", "torch", "workbench", "os", "click", "numpy", "platform", "sitecustomize")
@@ -27,15 +27,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "model": ("advise", "--model", "MODEL", "--budget", "6", "--json"),
 }
 MAY_FAIL = (0, 1)
-
-
-def _words(room: Room, name: str) -> list[str]:
-    known = {
-        "PYTHON": room.subject.python,
-        "DOCUMENT": str(a_document(room)),
-        "MODEL": str(small_model(room)) if "MODEL" in COMMANDS[name] else "",
-    }
-    return [known.get(word, word) for word in COMMANDS[name]]
 
 
 def _codes(name: str) -> tuple[int, ...]:
@@ -55,7 +46,7 @@ def _poison(room: Room, modules: tuple[str, ...]) -> Path:
 
 def _poisoned(name: str, modules: tuple[str, ...], room: Room) -> None:
     marker = _poison(room, modules)
-    room.run(*_words(room, name), codes=_codes(name), within=30)
+    room.run(*filled(room, COMMANDS[name]), codes=_codes(name), within=30)
     _judge_marker(room, marker, f"{name} in a folder with {', '.join(modules)}")
 
 
@@ -98,7 +89,7 @@ def _variable(name: str, value: str | None, room: Room) -> None:
 def _deleted_folder(name: str, room: Room) -> None:
     gone = room.cwd / "gone"
     gone.mkdir()
-    words = _words(room, name)
+    words = filled(room, COMMANDS[name])
     running = room.start(*words, preexec_fn=gone.rmdir, cwd=str(gone))
     room.judge(running.wait(60), (*_codes(name), 2), 30)
 
@@ -115,12 +106,12 @@ def _full_disk(folder: str, kib: int, room: Room) -> None:
 
 
 def _limited(name: str, limits: dict[int, int], room: Room) -> None:
-    room.run(*_words(room, name), limits=limits, codes=(0, 1), within=30)
+    room.run(*filled(room, COMMANDS[name]), limits=limits, codes=(0, 1), within=30)
 
 
 def _environ(name: str, environ: dict[str, Any], room: Room) -> None:
     codes = (*_codes(name), 2) if "WORKBENCH_WORKLOADS" in environ else _codes(name)
-    room.run(*_words(room, name), environ=environ, codes=codes, within=30)
+    room.run(*filled(room, COMMANDS[name]), environ=environ, codes=codes, within=30)
 
 
 ENVIRONS: tuple[dict[str, Any], ...] = (

@@ -2,8 +2,9 @@
 
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 from .case import Case, listed
 from .room import Room
@@ -72,38 +73,26 @@ def _judged(room: Room, command: str, python: str) -> None:
 def _kind(kind: str, command: str, room: Room) -> None:
     """Something that is no interpreter at all."""
     path = room.root / "streams" / "python"
-    if kind == "a folder":
-        path.mkdir()
-    elif kind == "a FIFO":
-        os.mkfifo(path, 0o755)
-    elif kind == "a script without a shebang":
-        path.write_text("exit 3\n")
-        path.chmod(0o755)
-    elif kind == "a file that may not run":
-        path.write_text(SH)
-        path.chmod(0o644)
-    elif kind == "a binary of no known format":
-        path.write_bytes(b"\x7fELF" + bytes(100))
-        path.chmod(0o755)
-    elif kind == "a shebang without a program":
-        path.write_text("#!/absent/python\n")
-        path.chmod(0o755)
-    elif kind == "a link to itself":
-        path.symlink_to(path)
+    KINDS[kind](path)
     _judged(room, command, {"an empty name": "", "a word": "absent"}.get(kind, str(path)))
 
 
-KINDS = (
-    "a folder",
-    "a FIFO",
-    "a script without a shebang",
-    "a file that may not run",
-    "a binary of no known format",
-    "a shebang without a program",
-    "a link to itself",
-    "an empty name",
-    "a word",
-)
+def _file(content: bytes, mode: int, path: Path) -> None:
+    path.write_bytes(content)
+    path.chmod(mode)
+
+
+KINDS: dict[str, Callable[[Path], object]] = {
+    "a folder": Path.mkdir,
+    "a FIFO": partial(os.mkfifo, mode=0o755),
+    "a script without a shebang": partial(_file, b"exit 3\n", 0o755),
+    "a file that may not run": partial(_file, SH.encode(), 0o644),
+    "a binary of no known format": partial(_file, b"\x7fELF" + bytes(100), 0o755),
+    "a shebang without a program": partial(_file, b"#!/absent/python\n", 0o755),
+    "a link to itself": lambda path: path.symlink_to(path),
+    "an empty name": lambda _: None,
+    "a word": lambda _: None,
+}
 
 
 def _cases() -> Iterator[Case]:

@@ -1,7 +1,6 @@
 """Damaged models: batches of the program's own `fuzz_models.py`, whose table is folded in."""
 
 import re
-import subprocess
 from functools import partial
 
 from .case import Case, batch
@@ -14,18 +13,9 @@ LINE = re.compile(r"^VIOLATION (.*)$", re.MULTILINE)
 
 def _batch(number: int, seed: int, room: Room) -> None:
     first, count = batch(number, BATCH)
-    room.begin()
-    script = room.subject.tree / "benchmarks" / "fuzz_models.py"
-    words = ["--seed", str(seed), "--first", str(first), "--count", str(count)]
     room.outcome.tried = count
-    done = subprocess.run(
-        [room.subject.python, str(script), *words],
-        env={**room.environ, "TMPDIR": str(room.tmp)},
-        cwd=room.cwd,
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
+    script = room.subject.tree / "benchmarks" / "fuzz_models.py"
+    done = room.python(script, "--seed", seed, "--first", first, "--count", count)
     for found in LINE.findall(done.stdout):
         kind = "internal error" if "internal" in found or "failed" in found else "wording"
         room.violation("leftover file" if "files changed" in found else kind, found)

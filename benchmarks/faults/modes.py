@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import psutil
 
 from .room import Room, Running
-from .seeds import a_document, silent_python, small_model
+from .seeds import filled
 from .terminal import Terminal
 
 OVER_S = 12.0  # past the usual end
@@ -22,8 +22,7 @@ class Mode:
     runs: bool = True  # it has an engine, workers and a guardian
 
     def start(self, room: Room) -> Running | Terminal:
-        known = {"MODEL": small_model, "DOCUMENT": a_document, "SILENT": silent_python}
-        words = [str(known[word](room)) if word in known else word for word in self.words]
+        words = filled(room, self.words)
         return Terminal(room, *words) if self.screen else room.start(*words)
 
     def finish(self, room: Room, started: Running | Terminal, codes: tuple[int, ...]) -> None:

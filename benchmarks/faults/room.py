@@ -19,6 +19,7 @@ from .subject import Subject
 FOLDERS = ("home", "tmp", "state", "config", "cache", "data", "cwd")
 KEPT = ("state/", "streams/")  # may change: our state folder, and what the harness writes
 SPIN = ("run", "spin", "--budget", "4")
+SCRIPT_S = 280.0
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,18 @@ class Room:
     def begin(self) -> None:
         """For programs that are not started by `start`: files that are there now are the case's."""
         self._before = leftovers.files(self.root)
+
+    def python(self, *words: object) -> subprocess.CompletedProcess[str]:
+        """Run a script under the interpreter of the program."""
+        self.begin()
+        return subprocess.run(
+            [self.subject.python, *map(str, words)],
+            env=self.environ,
+            cwd=self.cwd,
+            capture_output=True,
+            text=True,
+            timeout=SCRIPT_S,
+        )
 
     def run(
         self,

@@ -1,11 +1,17 @@
 """Good inputs for cases to start from."""
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from .room import Room
 
 TESTS = Path(__file__).resolve().parents[2] / "tests"
+
+
+def filled(room: Room, words: Iterable[str]) -> list[str]:
+    """`words` with the path of a good input for each word in capitals."""
+    return [str(SEEDS[word](room)) if word in SEEDS else word for word in words]
 
 
 def small_model(room: Room) -> Path:
@@ -35,3 +41,12 @@ def silent_python(room: Room) -> Path:
     path.write_text("#!/bin/sh\nsleep 600\n")
     path.chmod(0o755)
     return path
+
+
+SEEDS = {
+    "MODEL": small_model,
+    "DOCUMENT": a_document,
+    "JOURNAL": a_journal,
+    "PYTHON": lambda room: room.subject.python,
+    "SILENT": silent_python,
+}

@@ -1,14 +1,13 @@
 """The program on a pseudo-terminal whose screen we read, or leave unread."""
 
-import fcntl
 import os
-import pty
+import re
 import select
 import signal
-import struct
-import termios
 import time
 from contextlib import suppress
+
+from benchmarks.terminal import PseudoTerminal
 
 from .room import Finished, Room
 
@@ -16,7 +15,7 @@ SIZE = (24, 80)  # rows, columns
 LEFT = b"\x1b[?1049l"  # leaving the alternate screen
 
 
-class Terminal:
+class Terminal(PseudoTerminal):
     """One program on a terminal; nothing is read but in `pump` and what calls it."""
 
     def __init__(self, room: Room, *arguments: str, size: tuple[int, int] = SIZE, **environ: str):
@@ -25,18 +24,8 @@ class Terminal:
         self.screen = bytearray()
         room.begin()
         self._began = time.monotonic()
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            try:
-                os.chdir(room.cwd)
-                command = [os.fsencode(word) for word in room.subject.command(*arguments)]
-                os.execve(command[0], command, {**room.environ, **environ})
-            finally:
-                os._exit(127)
-        self.resize(*size)
-
-    def resize(self, rows: int, columns: int) -> None:
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        command = [os.fsencode(word) for word in room.subject.command(*arguments)]
+        super().__init__(command, {**room.environ, **environ}, size, room.cwd)
 
     def press(self, keys: bytes) -> None:
         """Type; what does not fit, because no one reads, is lost, as on a real terminal."""
@@ -49,15 +38,13 @@ class Terminal:
         """Read the screen for a while; whether `until` appeared."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
-            ready, _, _ = select.select([self.fd], [], [], left)
-            if ready:
-                try:
-                    self.screen += os.read(self.fd, 65536)
-                except OSError:  # the other side is closed
-                    time.sleep(min(left, 0.01))
-                    return until is not None and until in self.screen
-                if until is not None and until in self.screen:
-                    return True
+            try:
+                self.screen += self.read(left)
+            except OSError:  # the other side is closed
+                time.sleep(min(left, 0.01))
+                return until is not None and until in self.screen
+            if until is not None and until in self.screen:
+                return True
         return False
 
     def hang_up(self) -> None:
@@ -114,6 +101,4 @@ class Terminal:
 
 
 def _without_escapes(text: bytes) -> bytes:
-    import re
-
     return re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]|[\x00-\x09\x0b-\x1f\x7f]", b"", text)

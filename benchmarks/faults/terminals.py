@@ -8,7 +8,7 @@ from functools import partial
 
 from .case import Case, generator
 from .room import Room
-from .seeds import a_document, a_journal
+from .seeds import filled
 from .terminal import Terminal
 
 SIZES = (
@@ -70,8 +70,8 @@ def _resizes(seed: int, room: Room) -> None:
 
 def _keys(seed: int, kind: str, room: Room) -> None:
     rng = random.Random(seed)
-    words = rng.choice((RUN, RUN, ("open", str(a_document(room))), ("watch",)))
-    shown = Terminal(room, *words)
+    words = rng.choice((RUN, RUN, ("open", "DOCUMENT"), ("watch",)))
+    shown = Terminal(room, *filled(room, words))
     shown.pump(rng.uniform(0.3, 2.0))
     for _ in range(120):
         if kind == "keys":
@@ -148,8 +148,7 @@ def _suspended(room: Room) -> None:
 
 
 def _closed(moment: float, words: tuple[str, ...], room: Room) -> None:
-    known = {"DOCUMENT": str(a_document(room)), "JOURNAL": str(a_journal(room))}
-    shown = Terminal(room, *(known.get(word, word) for word in words))
+    shown = Terminal(room, *filled(room, words))
     shown.pump(moment)
     shown.hang_up()
     room.judge(shown.wait(15), (*ENDS, -signal.SIGHUP), 600)

@@ -75,8 +75,9 @@ def keep(folder: Path, into: Path) -> list[str]:
 
 
 def short(card: str) -> str:
-    """`h200` of "NVIDIA H200", `4090` of "NVIDIA GeForce RTX 4090": its first word with a digit."""
-    return next(iter(re.findall(r"[a-z]*\d[a-z0-9]*", card.casefold())), "gpu")
+    """`h100-pcie` of "NVIDIA H100 PCIe": all from the first word with a digit on."""
+    found = re.search(r"[a-z]*\d.*", card.casefold())
+    return re.sub(r"[^a-z0-9]+", "-", found.group()).strip("-") if found else "gpu"
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -40,8 +40,16 @@ def truth(section: str, limit_s: float) -> Step:
 
 
 def workbench(name: str, words: str, limit_s: float, output: str = "document") -> Step:
-    simulates = not words.startswith(("detect", "doctor", "ceilings"))
-    return Step(name, ("workbench", *shlex.split(words), "--json"), limit_s, output, simulates)
+    """A command of workbench; only a recording keeps its samples."""
+    measures = not words.startswith(("detect", "doctor", "ceilings"))
+    brief = ["--no-samples"] if measures and output == "document" else []
+    whole = ("workbench", *shlex.split(words), *brief, "--json")
+    return Step(name, whole, limit_s, output, simulates=measures)
+
+
+def run(name: str, words: str, limit_s: float) -> Step:
+    """A run on the GPU alone."""
+    return workbench(name, f"run {words} --device gpu", limit_s)
 
 
 def tests(name: str, files: Sequence[str], limit_s: float) -> Step:
@@ -65,9 +73,9 @@ PARTS: dict[int, tuple[Step, ...]] = {
         tests("tests", TESTS, 200),
     ),
     2: (
-        workbench("quick", "--quick --no-samples", 75),
+        workbench("quick", "--quick", 75),
         workbench("table", "", 135, "recording"),
-        workbench("table again", "--no-samples", 135),
+        workbench("table again", "", 135),
         workbench("ceilings", "ceilings --again --budget 150", 180, "recording"),
         Step("frozen", ("benchmarks.first_hour.freezing",), 90, "lines"),
     ),
@@ -78,52 +86,25 @@ PARTS: dict[int, tuple[Step, ...]] = {
     4: (
         # At the default batch launches do limit a fast card, which would refute W2.  With more
         # blocks the queue may be full, and then their time has no figure.
-        workbench(
-            "train_gpt",
-            "run train_gpt --batch 128 --set blocks=2 --device gpu --budget 150 --no-samples",
-            180,
-        ),
-        workbench(
-            "transfer",
-            "run transfer --set direction=to_device,to_host,both --device gpu --budget 30"
-            " --no-samples",
-            60,
-        ),
-        workbench(
-            "gemm",
-            "run gemm --set m=1,16,64 --precision bf16 --device gpu --budget 25 --no-samples",
-            50,
-        ),
-        workbench(
-            "train_cnn",
-            "run train_cnn --set loaders=1,4,8 --precision bf16 --device gpu --budget 45"
-            " --no-samples",
-            70,
-        ),
-        workbench("data_loading", "run data_loading --device gpu --budget 50 --no-samples", 75),
-        workbench("scaling", "run scaling --device gpu --budget 25 --no-samples", 50),
-        workbench(
-            "trace",
-            "run conv_layers --precision tf32,bf16 --device gpu --trace TRACE --budget 40"
-            " --no-samples",
-            70,
-        ),
+        run("train_gpt", "train_gpt --batch 128 --set blocks=2 --budget 150", 180),
+        run("transfer", "transfer --set direction=to_device,to_host,both --budget 30", 60),
+        run("gemm", "gemm --set m=1,16,64 --precision bf16 --budget 25", 50),
+        run("train_cnn", "train_cnn --set loaders=1,4,8 --precision bf16 --budget 45", 70),
+        run("data_loading", "data_loading --budget 50", 75),
+        run("scaling", "scaling --budget 25", 50),
+        run("trace", "conv_layers --precision tf32,bf16 --trace TRACE --budget 40", 70),
     ),
     5: (
-        workbench("all", "run --all --quick --device gpu --budget 240 --no-samples", 280),
-        workbench(
+        run("all", "--all --quick --budget 240", 280),
+        run(
             "largest batch",
             # Tokens, since to draw pictures that fill a large card would take the whole budget.
-            "run train_gpt --set tokens=1024 --set width=512 --set blocks=8 --largest-batch"
-            " --precision fp32 --mode plain --device gpu --budget 60 --no-samples",
+            "train_gpt --set tokens=1024 --set width=512 --set blocks=8 --largest-batch"
+            " --precision fp32 --mode plain --budget 60",
             90,
         ),
-        workbench("realtime", "advise realtime --no-samples", 135),
-        workbench(
-            "alone",
-            "run matmul --backend torch --precision bf16 --device gpu --budget 20 --no-samples",
-            45,
-        ),
+        workbench("realtime", "advise realtime", 135),
+        run("alone", "matmul --backend torch --precision bf16 --budget 20", 45),
     ),
     6: (tests("mode tests", MODES, 540),),
 }

@@ -91,7 +91,7 @@ class Launcher:
         self._folder = folder
         self._plan = plan
         self._say = say
-        self._cluster = Ssh(folder, plan) if plan.cluster == "ssh" else Slurm(folder, plan)
+        self._cluster = Ssh(folder, plan) if plan.cluster == "ssh" else Slurm(plan)
         self._submitted: dict[str, Submitted] = {}  # by the name of the job
         self._ended: set[str] = set()
         self._suspects: set[str] = set()  # jobs that ended, but so far only the cluster says so

@@ -1,16 +1,12 @@
-"""Nodes and jobs of a fleet under Slurm: `sinfo` lists the nodes, psij-python submits the jobs, and
-`squeue` knows their states.
+"""Nodes and jobs of a fleet under Slurm: `sinfo` lists the nodes, `sbatch` submits the jobs, and
+`squeue` knows their states."""
 
-psij-python's own states are not used: a reason that it does not know fails all jobs, and a launcher
-that is started again would have to attach to each of them.
-"""
-
+import math
 import os
 import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from pathlib import Path
 
 from ..planning.usage import UsageError, unknown
@@ -23,7 +19,6 @@ from .plan import Node, time_limit
 SINFO = ("sinfo", "--noheader", "--Node", "--format", "%N|%R|%a|%P|%h|%T|%c|%m|%G|%f")
 USABLE = re.compile(r"(idle|mixed|allocated|completing|planned)[~#!%$@^+-]*")  # *: no answer
 INHERITED = ("SLURM_", "SBATCH_", "PMIX_")  # from the job whose shell starts the fleet
-NEVER_S = 10**6
 SQUEUE = ("squeue", "--noheader", "--me", "--states=all", "--format=%i|%T|%r")
 
 
@@ -74,48 +69,45 @@ def _words(text: str) -> tuple[str, ...]:
 class Slurm:
     """The cluster of nodes that `sinfo` lists."""
 
-    def __init__(self, folder: Path, plan: FleetPlan) -> None:
-        try:
-            from psij import JobExecutor
-            from psij.executors.batch.slurm import SlurmExecutorConfig
-        except ImportError:
-            remedy = "install it: pip install 'cpu-gpu-workbench[fleet]'"
-            raise UsageError(f"jobs are submitted by psij-python, {remedy}") from None
-        if shutil.which("squeue") is None:
-            raise UsageError("squeue was not found: run this where Slurm's commands are")
-        for name in [each for each in os.environ if each.startswith(INHERITED)]:
-            if name != "SLURM_CONF":
-                del os.environ[name]  # sbatch hands it on
-        os.environ["SBATCH_NO_REQUEUE"] = "1"  # psij-python has no option for --no-requeue
+    def __init__(self, plan: FleetPlan) -> None:
+        for name in ("sbatch", "squeue"):
+            if shutil.which(name) is None:
+                raise UsageError(f"{name} was not found: run this where Slurm's commands are")
         self._types = {each.name: each for each in plan.node_types}
-        self._limit = timedelta(seconds=time_limit(plan.budget_s))
-        config = SlurmExecutorConfig(None, folder / "psij", NEVER_S, NEVER_S)
-        self._executor = JobExecutor.get_instance("slurm", config=config)
+        self._minutes = math.ceil(time_limit(plan.budget_s) / 60)
+        self._environment = {
+            name: value
+            for name, value in os.environ.items()
+            if name == "SLURM_CONF" or not name.startswith(INHERITED)
+        }
+
+    def _run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command, env=self._environment, capture_output=True, text=True, errors="replace"
+        )
 
     def submit(self, job: FleetJob, script: Path) -> str:
-        from psij import Job, JobAttributes, JobSpec, ResourceSpecV1, SubmitException
-
         node = self._types[job.node_type]
-        custom: dict[str, object] = {"slurm.nodelist": job.node}
-        custom["slurm.job-name"] = f"workbench-{job.name}"
+        options = [
+            *("--parsable", "--no-requeue", "--output=/dev/null", "--error=/dev/null"),
+            *(f"--job-name=workbench-{job.name}", f"--time={self._minutes}"),
+            *(f"--partition={job.partition}", f"--nodelist={job.node}"),
+            *(f"--nodes={job.nodes}", "--ntasks-per-node=1"),
+        ]
         if job.exclusive:
-            custom["slurm.mem"] = "0"  # all of it, which --exclusive does not grant
+            options += ["--exclusive", "--mem=0"]  # all of it, which --exclusive does not grant
+        else:
+            options.append(f"--cpus-per-task={node.cores}")
         if gpus := [entry for entry in node.gres if entry.startswith("gpu")]:
-            custom["slurm.gres"] = ",".join(gpus)
-        cores = None if job.exclusive else node.cores
-        spec = JobSpec(executable="/bin/sh", arguments=[str(script)])
-        spec.attributes = JobAttributes(self._limit, job.partition, custom_attributes=custom)
-        spec.resources = ResourceSpecV1(job.nodes, None, 1, cores, exclusive_node_use=job.exclusive)
-        submitted = Job(spec)
-        try:
-            self._executor.submit(submitted)
-        except SubmitException as error:
-            raise UsageError(f"Slurm refuses it: {shown(str(error).strip())}") from None
-        return str(submitted.native_id)
+            options.append(f"--gres={','.join(gpus)}")
+        done = self._run("sbatch", *options, str(script))
+        if done.returncode:
+            raise UsageError(f"Slurm refuses it: {shown(done.stderr.strip())}")
+        return done.stdout.strip().partition(";")[0]  # the name of the cluster may follow
 
     def states(self, jobs: Mapping[str, FleetJob]) -> dict[str, str]:
         """Slurm's state of each job by its id; ENDED if Slurm has forgotten it."""
-        done = subprocess.run(SQUEUE, capture_output=True, text=True, errors="replace")
+        done = self._run(*SQUEUE)
         if done.returncode:
             return {}  # it does not answer now
         found = dict.fromkeys(jobs, "ENDED")
@@ -128,5 +120,4 @@ class Slurm:
 
     def cancel(self, jobs: Mapping[str, FleetJob]) -> list[str]:
         """Cancel the jobs; returns the ids of those that may still run."""
-        done = subprocess.run(["scancel", "--quiet", *jobs], capture_output=True)
-        return list(jobs) if done.returncode else []
+        return list(jobs) if self._run("scancel", "--quiet", *jobs).returncode else []

@@ -88,7 +88,8 @@ def _refining(row: RowPlan, request: Request, machine: Machine) -> list[Case]:
     """The cases that enter only once they may beat a leader.
 
     These are further numbers of loaders and, in rows that end with a pick, compiled cases on GPUs
-    and fewer threads on a CPU with several threads per core.  What the user names races at once.
+    and fewer threads on a CPU with several threads per core, or with two kinds of core.  What the
+    user names races at once.
     """
     on_gpu = [case for case in row.cases if case.device_kind == "gpu"]
     found = [
@@ -97,10 +98,11 @@ def _refining(row: RowPlan, request: Request, machine: Machine) -> list[Case]:
         if (case.is_compiled and row.decides and not request.modes)
         or ([*case.tuning] == ["loaders"] and case.tuning != on_gpu[0].tuning and not row.tuning)
     ]
-    fewer = one_thread_per_core(machine.cpu)
-    if fewer and row.decides and not request.threads:
-        full = (case for case in row.cases if case.threads == machine.cpu.effective_cores)
-        found += [case for each in full if (case := replace(each, threads=fewer)) not in row.cases]
+    if row.decides and not request.threads:
+        full = [case for case in row.cases if case.threads == machine.cpu.effective_cores]
+        for fewer in filter(None, (one_thread_per_core(machine.cpu), faster_cores(machine.cpu))):
+            others = (replace(each, threads=fewer) for each in full)
+            found += [case for case in others if case not in row.cases]
     return found
 
 
@@ -214,12 +216,23 @@ def one_thread_per_core(cpu: Cpu) -> int | None:
     return physical if physical and physical < cpu.effective_cores else None
 
 
+def faster_cores(cpu: Cpu) -> int | None:
+    """The physical cores of the faster kind, if there are two kinds and all cores are usable; else
+    None.  Slower ones run one thread each, and may hold up the others: an i9-13900K generates text
+    fastest with 8 threads of 32 (github.com/ggml-org/llama.cpp/issues/34)."""
+    if not cpu.efficiency_cores or cpu.physical_cores != cpu.usable_physical_cores:
+        return None
+    faster = (cpu.physical_cores or 0) - cpu.efficiency_cores
+    return faster if 0 < faster < cpu.effective_cores else None
+
+
 def useful_thread_counts(cpu: Cpu, requested: Sequence[int] = ()) -> tuple[int, ...]:
-    """The requested counts, else powers of two and the physical and usable cores; largest first."""
+    """The requested counts, else powers of two and the physical, faster and usable cores; largest
+    first."""
     if requested:
         return tuple(sorted(set(requested), reverse=True))
     cores = cpu.effective_cores
-    counts = {cores, one_thread_per_core(cpu) or cores}
+    counts = {cores, one_thread_per_core(cpu) or cores, faster_cores(cpu) or cores}
     counts |= {1 << power for power in range(cores.bit_length()) if 1 << power <= cores}
     return tuple(sorted(counts, reverse=True))
 

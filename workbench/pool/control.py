@@ -50,12 +50,13 @@ def process_started_s() -> float | None:
 
 
 def process_age_s() -> float:
-    """Seconds since this process started, imports included."""
-    started_s = process_started_s()
+    """Seconds since this process started, imports included; 0 if the system does not say."""
+    age, started_s = 0.0, process_started_s()
     if started_s is not None:
         age = time.clock_gettime(time.CLOCK_BOOTTIME) - started_s
     else:
-        age = time.time() - psutil.Process().create_time()
+        with suppress(psutil.Error):  # Linux without /proc
+            age = time.time() - psutil.Process().create_time()
     # A clock that was adjusted, or that a sandbox invents, must not use up the budget.
     return min(age, MOST_AGE_S) if 0 <= age <= LIKELY_AGE_S else 0.0
 

@@ -278,8 +278,10 @@ def test_a_rehearsal_runs_what_needs_no_card_and_proves_nothing(tmp_path: Path) 
 
 
 def test_no_two_cards_keep_their_report_in_one_file() -> None:
-    cards = ["NVIDIA H200", "NVIDIA A100-SXM4-80GB", "NVIDIA GeForce RTX 4090", "Tesla T4"]
-    assert [*map(short, cards), short("Some GPU")] == ["h200", "a100", "4090", "t4", "gpu"]
+    hopper = ["NVIDIA H200", "NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe"]
+    assert [*map(short, hopper)] == ["h200", "h100-80gb-hbm3", "h100-pcie"]
+    others = ["NVIDIA A100-SXM4-80GB", "NVIDIA GeForce RTX 4090", "Tesla T4", "Some GPU"]
+    assert [*map(short, others)] == ["a100-sxm4-80gb", "4090", "t4", "gpu"]
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -3,10 +3,9 @@
 import io
 import os
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
@@ -26,116 +25,73 @@ def plan(shared: bool = False):
     return make_plan([GPU], Request(budget_s=30), shared=shared, **settings)
 
 
-class SubmitException(Exception):  # psij's name
-    pass
-
-
 @pytest.fixture
-def psij(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """A fake psij that keeps what was submitted, and in which environment."""
-    seen = SimpleNamespace(specs=[], environments=[], refuses="")
-    monkeypatch.setattr(os, "environ", dict(os.environ))
+def sbatch(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A fake Slurm that keeps the options of the latest command, and its environment."""
+    seen = SimpleNamespace(options=set(), environment={}, refuses="")
+
+    def run(command: list[str], env: dict[str, str], **_: object):
+        seen.options, seen.environment = set(command[1:]), env
+        return subprocess.CompletedProcess([], int(bool(seen.refuses)), "77;lab\n", seen.refuses)
+
     monkeypatch.setattr(slurm.shutil, "which", lambda name: name)
-
-    def keep(*arguments: object, **names: object) -> SimpleNamespace:
-        return SimpleNamespace(given=arguments, **names)
-
-    class Executor:
-        def submit(self, job: SimpleNamespace) -> None:
-            seen.environments.append(dict(os.environ))
-            if seen.refuses:
-                raise SubmitException(seen.refuses)
-            seen.specs.append(job.given[0])
-            job.native_id = "77"
-
-    made = ModuleType("psij")
-    made.JobExecutor = SimpleNamespace(get_instance=lambda *_, **__: Executor())
-    made.Job = made.JobAttributes = made.ResourceSpecV1 = keep
-    made.JobSpec = keep
-    made.SubmitException = SubmitException
-    executors = ModuleType("psij.executors.batch.slurm")
-    executors.SlurmExecutorConfig = keep
-    for name, module in (
-        ("psij", made),
-        ("psij.executors", ModuleType("psij.executors")),
-        ("psij.executors.batch", ModuleType("psij.executors.batch")),
-        ("psij.executors.batch.slurm", executors),
-    ):
-        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(slurm.subprocess, "run", run)
     return seen
 
 
 def submit(folder: Path, made: FleetPlan | None = None, **changes: object) -> str:
     """Submit the only job of a plan to Slurm."""
     made = made or plan()
-    return Slurm(folder, made).submit(replace(made.jobs[0], **changes), folder / "run.sh")
+    return Slurm(made).submit(replace(made.jobs[0], **changes), folder / "run.sh")
 
 
-def custom_of(psij: SimpleNamespace) -> dict[str, str]:
-    return psij.specs[-1].attributes.custom_attributes
-
-
-def test_a_job_is_pinned_exclusive_and_limited(psij, tmp_path) -> None:
+def test_a_job_is_pinned_exclusive_and_limited(sbatch, tmp_path) -> None:
     assert submit(tmp_path) == "77"
-    assert custom_of(psij) == {
-        "slurm.nodelist": "g",
-        "slurm.job-name": "workbench-big-32c-a100-4-1",
-        "slurm.mem": "0",
-        "slurm.gres": "gpu:a100:4",
+    assert sbatch.options == {
+        *("--parsable", "--no-requeue", "--output=/dev/null", "--error=/dev/null", "--time=6"),
+        *("--job-name=workbench-big-32c-a100-4-1", "--partition=big", "--nodelist=g", "--nodes=1"),
+        *("--ntasks-per-node=1", "--exclusive", "--mem=0", "--gres=gpu:a100:4"),
+        str(tmp_path / "run.sh"),
     }
-    spec = psij.specs[-1]
-    assert spec.resources.given == (1, None, 1, None)
-    assert spec.resources.exclusive_node_use is True
-    assert spec.attributes.given[0].total_seconds() == 360
-    assert spec.attributes.given[1] == "big"
 
 
-def test_a_job_of_two_nodes_asks_for_both(psij, tmp_path) -> None:
+def test_a_job_of_two_nodes_asks_for_both(sbatch, tmp_path) -> None:
     submit(tmp_path, node="g,h", nodes=2)
-    assert psij.specs[-1].resources.given == (2, None, 1, None)
-    assert custom_of(psij)["slurm.nodelist"] == "g,h"
+    assert {"--nodes=2", "--nodelist=g,h", "--ntasks-per-node=1"} <= sbatch.options
 
 
-def test_a_shared_job_asks_for_its_cores(psij, tmp_path) -> None:
+def test_a_shared_job_asks_for_its_cores(sbatch, tmp_path) -> None:
     submit(tmp_path, plan(shared=True))
-    assert psij.specs[-1].resources.given == (1, None, 1, 32)
-    assert psij.specs[-1].resources.exclusive_node_use is False
-    assert "slurm.mem" not in custom_of(psij)
+    assert "--cpus-per-task=32" in sbatch.options
+    assert sbatch.options.isdisjoint(("--exclusive", "--mem=0"))
 
 
-def test_nothing_of_an_outer_job_is_handed_on(psij, tmp_path, monkeypatch) -> None:
+def test_nothing_of_an_outer_job_is_handed_on(sbatch, tmp_path, monkeypatch) -> None:
     for name in ("SLURM_CPU_BIND", "SBATCH_ACCOUNT", "PMIX_RANK", "SLURM_CONF", "HOME"):
         monkeypatch.setenv(name, "x")
     submit(tmp_path)
-    (inside,) = psij.environments
-    assert {"SLURM_CPU_BIND", "SBATCH_ACCOUNT", "PMIX_RANK"}.isdisjoint(inside)
-    assert (inside["SLURM_CONF"], inside["SBATCH_NO_REQUEUE"]) == ("x", "1")
+    assert {"SLURM_CPU_BIND", "SBATCH_ACCOUNT", "PMIX_RANK"}.isdisjoint(sbatch.environment)
+    assert sbatch.environment["SLURM_CONF"] == sbatch.environment["HOME"] == "x"
 
 
-def test_a_refusal_of_slurm_is_one_line(psij, tmp_path) -> None:
-    psij.refuses = "sbatch: error: exclusive\nnot allowed\n"
+def test_a_refusal_of_slurm_is_one_line(sbatch, tmp_path) -> None:
+    sbatch.refuses = "sbatch: error: exclusive\nnot allowed\n"
     refusal = r"Slurm refuses it: sbatch: error: exclusive\\nnot allowed"
     with pytest.raises(UsageError, match=refusal):
         submit(tmp_path)
 
 
-def test_without_psij_the_extra_is_named(monkeypatch, tmp_path) -> None:
-    monkeypatch.setitem(sys.modules, "psij", None)
-    with pytest.raises(UsageError, match=r"install it: pip install 'cpu-gpu-workbench\[fleet\]'"):
-        Slurm(tmp_path, plan())
-
-
-def test_without_squeue_the_machine_is_the_wrong_one(psij, tmp_path, monkeypatch) -> None:
+def test_without_sbatch_the_machine_is_the_wrong_one(monkeypatch) -> None:
     monkeypatch.setattr(slurm.shutil, "which", lambda _: None)
-    with pytest.raises(UsageError, match="squeue was not found: run this where Slurm's comm"):
-        Slurm(tmp_path, plan())
+    with pytest.raises(UsageError, match="sbatch was not found: run this where Slurm's comm"):
+        Slurm(plan())
 
 
-def test_states_are_words_with_reasons(psij, tmp_path, monkeypatch) -> None:
+def test_states_are_words_with_reasons(sbatch, monkeypatch) -> None:
     listed = "1|RUNNING|None\n 2|PENDING|ReqNodeNotAvail, UnavailableNodes:g|x\n9|FAILED|None\n"
     says = subprocess.CompletedProcess([], 0, listed, "")
     monkeypatch.setattr(slurm.subprocess, "run", lambda *_, **__: says)
-    cluster, (job,) = Slurm(tmp_path, plan()), plan().jobs
+    cluster, (job,) = Slurm(plan()), plan().jobs
     assert cluster.states(dict.fromkeys("123", job)) == {
         "1": "RUNNING",
         "2": "PENDING (ReqNodeNotAvail, UnavailableNodes:g|x)",
@@ -145,10 +101,10 @@ def test_states_are_words_with_reasons(psij, tmp_path, monkeypatch) -> None:
     assert cluster.states({"1": job}) == {}
 
 
-def test_a_job_that_scancel_does_not_reach_may_go_on(psij, tmp_path, monkeypatch) -> None:
+def test_a_job_that_scancel_does_not_reach_may_go_on(sbatch, monkeypatch) -> None:
     says = subprocess.CompletedProcess([], 0)
     monkeypatch.setattr(slurm.subprocess, "run", lambda *_, **__: says)
-    cluster, jobs = Slurm(tmp_path, plan()), dict.fromkeys("12", plan().jobs[0])
+    cluster, jobs = Slurm(plan()), dict.fromkeys("12", plan().jobs[0])
     assert cluster.cancel(jobs) == []
     says.returncode = 1
     assert cluster.cancel(jobs) == ["1", "2"]

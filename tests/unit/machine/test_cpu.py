@@ -247,7 +247,7 @@ def test_memory_nodes_threads_and_slower_cores_are_counted(tmp_path: Path) -> No
 
 def test_an_arm_with_two_kinds_of_cores_tells_them_by_capacity(tmp_path: Path) -> None:
     found = [("online", "0-4\n")]
-    for cpu, capacity in enumerate([446, 446, 1024, 1024, 1024]):
+    for cpu, capacity in enumerate([446, 460, 1024, 1017, 997]):
         found.append((f"cpu{cpu}/cpu_capacity", f"{capacity}\n"))
     written(tmp_path / "sys/devices/system/cpu", dict(found))
     assert topology.efficiency_cores(tmp_path) == 2

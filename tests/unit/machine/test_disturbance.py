@@ -1,5 +1,6 @@
 """Disturbances during a measurement, read from a kernel's files that change."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -60,6 +61,13 @@ def after(root: Path, changed: dict[str, str], cores: int = 2) -> dict[str, str]
 
 
 def test_nothing_is_said_of_a_machine_on_which_nothing_happened(calm: Path) -> None:
+    assert after(calm, {}) == {}
+
+
+def test_nothing_is_said_without_proc(calm: Path) -> None:
+    shutil.rmtree(calm / "proc")
+    (calm / "proc").mkdir()
+    psutil.process_iter.cache_clear()
     assert after(calm, {}) == {}
 
 

@@ -1,7 +1,9 @@
 """Memory after the control group's limit, from fake trees."""
 
 from pathlib import Path
+from unittest.mock import Mock
 
+import psutil
 import pytest
 from trees import written
 
@@ -89,7 +91,11 @@ def test_missing_lines_are_explained(tmp_path: Path) -> None:
     assert set(memory.unavailable) == {"swap_total_bytes", "swap_used_bytes"}
 
 
-def test_without_proc_psutil_answers(tmp_path: Path) -> None:
+def test_without_proc_psutil_answers_or_else_the_kernel(tmp_path: Path, monkeypatch) -> None:
     assert system_memory(tmp_path) is None
     memory = read_memory(tmp_path)
     assert 0 < memory.available_bytes <= memory.total_bytes
+    monkeypatch.setattr(psutil, "virtual_memory", Mock(side_effect=FileNotFoundError("/proc")))
+    asked = read_memory(tmp_path)
+    assert 0 < asked.available_bytes <= asked.total_bytes
+    assert set(asked.unavailable) == {"swap_total_bytes", "swap_used_bytes"}

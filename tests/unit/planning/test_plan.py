@@ -233,6 +233,10 @@ def test_one_thread_for_each_core_joins_where_cores_run_several() -> None:
     assert joining(training, usable_physical_cores=8) == set()
     assert joining(training, usable_physical_cores=None) == set()
     assert joining(training, effective_cores=2) == set(), "a quota leaves each a core of its own"
+    two_kinds = {"physical_cores": 8, "usable_physical_cores": 8, "efficiency_cores": 5}
+    assert joining(training, **two_kinds) == {3}, "the slower cores would hold up the others"
+    assert joining(training, **two_kinds | {"usable_physical_cores": 6}) == {6}, "which, is unknown"
+    assert joining(training, physical_cores=4, efficiency_cores=1) == {4, 3}
     assert joining(replace(training, threads=(8,))) == set()
     assert joining(Request(workloads=("train_mlp",))) == set(), "no pick is asked for"
 

@@ -6,7 +6,9 @@ import socket
 import subprocess
 import sys
 import time
+from unittest.mock import Mock
 
+import psutil
 import pytest
 
 from workbench.pool import control
@@ -37,6 +39,13 @@ def test_without_proc_psutil_knows_the_start(monkeypatch, now_s: float, age_s: f
     monkeypatch.setattr(control.psutil.Process, "create_time", lambda self: 100.0)
     monkeypatch.setattr(control.time, "time", lambda: now_s)
     assert control.process_age_s() == age_s
+
+
+def test_a_process_without_proc_has_just_started(monkeypatch) -> None:
+    missing = Mock(side_effect=psutil.NoSuchProcess(1))
+    monkeypatch.setattr(control, "process_started_s", lambda: None)
+    monkeypatch.setattr(control.psutil, "Process", missing)
+    assert control.process_age_s() == 0.0
 
 
 @pytest.mark.parametrize(("age_s", "counted_s"), [(9.0, 9.0), (59.0, 10.0), (61.0, 0.0)])

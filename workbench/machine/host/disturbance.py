@@ -152,12 +152,13 @@ def _cpu_seconds(pids: Iterable[int]) -> float:
 def _programs() -> dict[int, tuple[str, float]]:
     """Process id -> name without arguments, and CPU seconds."""
     programs = {}
-    for process in psutil.process_iter(["name", "cpu_times"]):
-        times = process.info["cpu_times"]
-        # A program chooses its name freely, and the name is shown on a terminal.
-        name = shown(process.info["name"] or "")
-        if name and times is not None:
-            programs[process.pid] = (name, times.user + times.system)
+    with suppress(IndexError):  # psutil's, where /proc is empty
+        for process in psutil.process_iter(["name", "cpu_times"]):
+            times = process.info["cpu_times"]
+            # A program chooses its name freely, and the name is shown on a terminal.
+            name = shown(process.info["name"] or "")
+            if name and times is not None:
+                programs[process.pid] = (name, times.user + times.system)
     return programs
 
 

@@ -4,6 +4,7 @@ On Linux /proc/meminfo (proc(5)) is read directly, since importing psutil takes 
 `workbench detect`.
 """
 
+import os
 import re
 from pathlib import Path
 
@@ -52,12 +53,14 @@ def read_memory(root: Path) -> Memory:
 
 
 def _portable_memory() -> Memory:
-    """The same from psutil: for macOS and sandboxes that hide /proc."""
+    """The same from psutil: for macOS and sandboxes that hide a part of /proc."""
     import psutil  # takes 20 ms, and Linux does not need it
 
     try:
         memory, swap = psutil.virtual_memory(), psutil.swap_memory()
-    except (OSError, RuntimeError) as error:
-        unread = ("total_bytes", "available_bytes", *_SWAP)
-        return Memory(0, 0, None, 0, 0, dict.fromkeys(unread, f"psutil: {error}"))
+    except (OSError, RuntimeError) as error:  # Linux without /proc: glibc asks by sysinfo(2)
+        names = ("SC_PAGE_SIZE", "SC_PHYS_PAGES", "SC_AVPHYS_PAGES")
+        page, total, free = (max(0, os.sysconf(name)) for name in names)
+        why = dict.fromkeys(_SWAP, f"psutil: {error}")
+        return Memory(page * total, page * free, None, 0, 0, why)
     return Memory(memory.total, memory.available, None, swap.total, swap.used)

@@ -78,7 +78,9 @@ def efficiency_cores(root: Path) -> int | None:
         return None
     read = [read_int(root / _CPUS / f"cpu{cpu}/cpu_capacity") for cpu in online]
     capacities = [capacity for capacity in read if capacity is not None]
-    return sum(capacity < max(capacities) for capacity in capacities)
+    # The kernel's scheduler, too, takes those within 5% for equal (capacity_greater in fair.c):
+    # cores of one kind may differ by a little in their highest clock.
+    return sum(1024 * max(capacities) > 1078 * capacity for capacity in capacities)
 
 
 def max_frequency_mhz(root: Path) -> float | None:
