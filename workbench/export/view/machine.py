@@ -126,9 +126,8 @@ def instructions(isa: records.Isa, architecture: str) -> Text:
 
 
 def used_bar(used: float, total: float, tone: str) -> Text:
-    share = used / total if total else 0.0
-    held = f" {_of_total(used, total)}, {units.percent(share)}"
-    return Text.of((glyphs.gauge(share, BAR_WIDTH), tone), held)
+    drawn = glyphs.gauge(used / total if total else 0.0, BAR_WIDTH)
+    return Text.of((drawn, tone), f" {_of_total(used, total)}")
 
 
 def memory(found: records.Memory) -> list[Fact]:
