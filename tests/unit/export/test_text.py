@@ -211,7 +211,7 @@ def test_a_run_that_broke_off_says_so_and_no_candidate_waits() -> None:
     kept = Journal(runs_folder() / f"{cut.started.id}.jsonl")
     assert run_text(cut).endswith("incomplete    the run is still under way")
     kept.close()
-    assert run_text(cut).endswith("the run was cut short; run it again: `workbench`")
+    assert run_text(cut).endswith("incomplete    run it again: `workbench`")
     cut.started = replace(cut.started, resumes="20260101-000000-beef")
     assert "`workbench resume 20260101-000000-beef` measures the rest" in run_text(cut)
 

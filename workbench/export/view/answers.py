@@ -27,7 +27,6 @@ from .words import choice_text, choice_word, confidence_text, pick_texts
 
 PLOT_HEIGHT = 14  # lines of the curves with axis and title
 NAMED_OPERATORS = 5  # in one line
-UNDER_WAY = "the run is still under way"
 
 
 def answer_lines(row: Row, run: RunView, width: int) -> list[Text]:
@@ -94,17 +93,18 @@ def ending_lines(run: RunView, width: int, *, starts: bool) -> list[Text]:
 
 
 def rest_text(report: Report) -> str:
-    """The command that measures the rest of a run that was cut short, or that it is under way;
-    empty if neither holds."""
+    """Where the rest of a cut run is, or the command that measures it; empty for other runs."""
     from ...report import history, journal  # their imports would delay the first picture
     from ...report.cut_run import resumable
 
     run = report.started.id if report.started is not None else ""
     if report.status not in ("incomplete", CANCELLED) or not journal.is_kept(run):
         return ""
-    # The engine still holds the journal just after the end of a cancelled run.
-    if report.status != CANCELLED and history.is_being_written(journal.path_of(run)):
-        return UNDER_WAY
+    if report.status != CANCELLED:  # whose engine still holds the journal just after its end
+        if history.is_being_written(kept := journal.path_of(run)):
+            return "the run is still under way"
+        if history.summary_of(kept).status == "done":  # a part of it was opened, from a copy
+            return f"`workbench open {run}` shows the whole run"
     known = resumable(report)
     return f"`workbench resume {known}` measures the rest" if known else ""
 
