@@ -115,11 +115,6 @@ class WorkbenchApp(Shell):
             self._wanted, self._preview = self.session.report.started.tool.command, ()
         self._begin()
 
-    def start_again(self, report: Report) -> None:
-        """Start the command of a kept run."""
-        if report.started is not None:
-            self.start_command(report.started.tool.command)
-
     def start_command(self, command: str) -> None:
         if self.check_action("new", ()):
             self._wanted, self._preview, self._opened = command, (), False
