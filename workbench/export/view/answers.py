@@ -94,11 +94,12 @@ def ending_lines(run: RunView, width: int, *, starts: bool) -> list[Text]:
 
 def rest_text(report: Report) -> str:
     """Where the rest of a cut run is, or the command that measures it; empty for other runs."""
+    if report.status not in ("incomplete", CANCELLED) or report.started is None:
+        return ""
     from ...report import history, journal  # their imports would delay the first picture
     from ...report.cut_run import resumable
 
-    run = report.started.id if report.started is not None else ""
-    if report.status not in ("incomplete", CANCELLED) or not journal.is_kept(run):
+    if not journal.is_kept(run := report.started.id):
         return ""
     if report.status != CANCELLED:  # whose engine still holds the journal just after its end
         if history.is_being_written(kept := journal.path_of(run)):
