@@ -18,6 +18,7 @@ from ..widgets.pane import Pane
 from ..widgets.table import Table
 
 RACES, ANSWERS = "Run Detail", "Advisor Detail"
+CONFIDENCE = f"{ANSWERS} Model Runs"
 WORDS = (  # word, meaning, and the screens that show it ("" if all do)
     ("candidate", "one way to do the job: device, backend, precision and threads", ""),
     ("t2", "2 CPU threads", ""),
@@ -44,11 +45,12 @@ WORDS = (  # word, meaning, and the screens that show it ("" if all do)
     ),
     ("95%", "95% confidence interval of the ratio of the picks within one run", "Compare"),
     ("99%", "99% confidence interval of B/A, whose runs did not take turns", "Compare"),
-    ("sure", "confidence: the lead is above 5% after all looks at the race", ANSWERS),
-    ("likely", "the interval of the lead excludes 1", ANSWERS),
-    ("tie", "the interval of the lead lies within 5%", ANSWERS),
-    ("open", "none of these, or the lead is in doubt", ANSWERS),
-    ("unrated", "an older version of workbench wrote the run", f"{ANSWERS} Runs"),
+    ("sure", "confidence: the lead is above 5% after all looks at the race", CONFIDENCE),
+    ("likely", "the interval of the lead excludes 1", CONFIDENCE),
+    ("tie", "the interval of the lead lies within 5%", CONFIDENCE),
+    ("open", "none of these, or the lead is in doubt", CONFIDENCE),
+    ("unrated", "an older version of workbench wrote the run", CONFIDENCE),
+    ("incomplete", "cut short: the run, once opened, names the command for the rest", "Runs"),
     ("break-even", "when the faster one has made up for its longer start", ANSWERS),
     ("warm", "its times had settled before its first turn", RACES),
     ("round", "every candidate has one turn in it", RACES),
@@ -90,6 +92,7 @@ WORDS = (  # word, meaning, and the screens that show it ("" if all do)
         "the largest relative error; A to B: B is the bound on unseen inputs",
         "Model Detail",
     ),
+    ("Resident", "time of a call whose inputs are on the GPU already", "Model"),
     ("limited by", "memory traffic, or the peak of the precision: what bounds a rate", "Roofline"),
     ("SAME", "within 10%; AMBIGUOUS: the two runs do not show which", "Compare"),
 )
