@@ -30,6 +30,7 @@ WORDS = (  # word, meaning, and the screens that show it ("" if all do)
     ("usual", "the device usually recommended for such a job", "Advisor"),
     ("either", "CPU and GPU are too close to call", f"{ANSWERS} Runs Compare"),
     ("alone", "no other candidate could be compared with the pick", "Advisor"),
+    ("Time", "that of the best candidate is 1x; drawn with its 95% interval", f"Advisor {RACES}"),
     ("varies", "the times vary too much for a ratio", f"Advisor {RACES}"),
     ("1/1.2x", "1.2x better; the answer says why it is not the pick", f"Advisor {RACES}"),
     ("unknown", "the measurements do not say which device is faster", f"{ANSWERS} Runs Compare"),
