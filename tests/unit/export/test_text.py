@@ -90,6 +90,11 @@ def test_a_sole_candidate_of_a_plain_run_is_not_called_the_fastest() -> None:
         run.report.rows["row"].began_at_s = 0.0
         (row,) = run.report.rows.values()
         assert pending_texts(row, run)[0].plain.startswith(words)
+        assert not pending_texts(row, run)[0].plain.endswith(" / ...")
+    level = RunView(report({one: steady(1.0), other: steady(1.001)}, row=PLAIN))
+    (row,) = level.report.rows.values()
+    row.began_at_s = 0.0
+    assert pending_texts(row, level)[0].plain.endswith(" / ..."), "it may be as fast"
 
 
 def test_a_race_that_was_cut_short_is_called_so_in_a_narrow_table() -> None:
