@@ -8,7 +8,7 @@ from ...advisor.comparison import TIMED, Comparison
 from ...advisor.race_summary import counts_text, eliminated_by_first_block
 from ...advisor.ranking import has_equal
 from ...advisor.subject import answer
-from ...records.reason import Reason, Warning
+from ...records.reason import NOISE, Reason, Warning
 from ...records.verdict import OPEN, ObjectivePick, Verdict
 from ...report import sweeps
 from ...report.candidate import CANCELLED, Candidate, Row
@@ -80,16 +80,19 @@ def ending_lines(run: RunView, width: int, *, starts: bool) -> list[Text]:
     counts = Counter(OPEN if is_open else word for is_open, word in answers)
     most = counts.most_common() if len(verdicts) > 1 else []  # the table shows a single one
     found = [f"{word} in {count} of {len(verdicts)}" for word, count in most]
+    noise = [each.message for each in run.report.warnings if counts[OPEN] and each.code in NOISE]
     if verdicts and all(verdict.no_gpu and verdict.choice == "cpu" for verdict in verdicts):
         found = ["No GPU was found: the CPU runs every scenario"]
-    said = Text.of(("; ".join(found) + ".  " if found else "", "strong"))
     export = ["e: export"] if run.report.has_results else []
     keys = ["   ".join(export)]
     if starts:
         longest = ("n: another run or your own code", "n: another run")
         keys = [*("   ".join([key, *export]) for key in longest), "n: new"]
-    forms = [Text.of(said, (text, "dim")) for text in keys]
-    return [longest_that_fits([*forms, said], width)]
+    forms = []
+    for parts in ([*found, *noise[:1]], found):
+        said = Text.of(("; ".join(parts) + ".  " if parts else "", "strong"))
+        forms += [*(Text.of(said, (text, "dim")) for text in keys), said]
+    return [longest_that_fits(forms, width)]
 
 
 def rest_text(report: Report) -> str:
