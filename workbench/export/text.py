@@ -14,7 +14,7 @@ from .view.answers import notes, rest_text, result_lines
 from .view.curves import findings, rate_table, sweep_title
 from .view.derived import RunView
 from .view.details import INDENT, largest_facts, trace_facts
-from .view.machine import warnings
+from .view.machine import run_warnings
 from .view.model import model_parts
 from .view.spans import PROSE, Fact, Text, fact, facts_lines, heading, plain_lines
 from .view.table import UNLIMITED, plain_cells, table_lines
@@ -30,8 +30,7 @@ def run_text(report: Report, width: int | None = None) -> str:
     carried = report.started.carried.items() if report.started else ()
     origins = [fact("measured by", f"run {r}: {row}") for row, r in carried if row in report.rows]
     parts.append(facts_lines(origins, prose))
-    of_run = [warning for warning in report.warnings if warning.subject not in report.rows]
-    parts.append(facts_lines(warnings(of_run, {}), prose))
+    parts.append(facts_lines(run_warnings(report), prose))
     text, ending = _joined(parts) or _nothing(report), _ending(report)
     return f"{text}\n\n{plain_lines(facts_lines(ending, prose))}" if ending else text
 
