@@ -209,7 +209,11 @@ class RunsScreen(ViewScreen):
         self._read(self._shell.show_run)
 
     def action_again(self) -> None:
-        self._read(lambda kept: self._shell.start_command(kept.report.started.tool.command))
+        def start(kept: Session) -> None:
+            if (started := kept.report.started) is not None:
+                self._shell.start_command(started.tool.command)
+
+        self._read(start)
 
     def action_export(self) -> None:
         self._read(lambda kept: self._shell.export(kept.report))
