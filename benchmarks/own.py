@@ -27,12 +27,12 @@ import torch
 from benchmarks.own_corpus import CORPUS, HELD_OUT
 from benchmarks.shared import ROOT, Kept, Row, block_s, table
 from workbench.advisor.model.candidates import SearchSpace, first
-from workbench.advisor.next_step import NOISE
 from workbench.contract import Case
 from workbench.machine import detect
 from workbench.machine.host.disturbance import DisturbanceMonitor
 from workbench.planning.cases import useful_thread_counts
 from workbench.records.model import ModelFacts
+from workbench.records.reason import NOISE
 from workbench.worker import allocator
 from workbench.worker.code import Code
 from workloads._shared.session import open_session

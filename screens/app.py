@@ -115,11 +115,6 @@ class WorkbenchApp(Shell):
             self._wanted, self._preview = self.session.report.started.tool.command, ()
         self._begin()
 
-    def start_again(self, report: Report) -> None:
-        """Start the command of a kept run."""
-        if report.started is not None:
-            self.start_command(report.started.tool.command)
-
     def start_command(self, command: str) -> None:
         if self.check_action("new", ()):
             self._wanted, self._preview, self._opened = command, (), False
@@ -188,12 +183,6 @@ class WorkbenchApp(Shell):
         self.repaint()
         self._build(PAGES)
 
-    def _open_screen(self) -> None:
-        """Switch to the screen for this kind of run as soon as the kind is known."""
-        if not self._opened and (mode := _mode_of(self.session)) != ADVISOR:
-            self._opened = True
-            self.switch_mode(mode)
-
     # ------------------------------------------------------ the repaints
 
     async def on_event(self, event: events.Event) -> None:
@@ -214,7 +203,9 @@ class WorkbenchApp(Shell):
         """Have the visible screen draw the current state."""
         self._dirty = False
         self._painted_at = self._monotonic()
-        self._open_screen()
+        if not self._opened and (mode := _mode_of(self.session)) != ADVISOR:
+            self._opened = True  # as soon as the kind of run is known
+            self.switch_mode(mode)
         self.refresh_keys()
         if (share := self.session.share) is not None and not self.session.replay:
             self.show_title(f"workbench {share:.0%}")

@@ -101,15 +101,20 @@ class Shell(TerminalApp):
     def export(self, report: Report, form: str = "html") -> None:
         """Write a run to a new file in one of the formats of `file_text`."""
         from workbench.export.formats import SUFFIXES, file_text
-        from workbench.files.write import replace
 
         run = report.started.id[:80] if report.started else ""
-        stem = re.sub(r"[^\w-]", "_", f"workbench-{run}")
+        self.write_new(run, SUFFIXES.get(form, form), file_text(form, report))
+
+    def write_new(self, name: str, suffix: str, text: str) -> None:
+        """Write a text to a new file in this folder, and say where it is."""
+        from workbench.files.write import replace
+
+        stem = re.sub(r"[^\w-]", "_", f"workbench-{name}")
         numbers = itertools.chain([""], map("-{}".format, itertools.count(2)))
-        names = (f"{stem}{number}.{SUFFIXES.get(form, form)}" for number in numbers)
+        names = (f"{stem}{number}.{suffix}" for number in numbers)
         path = next(Path(name) for name in names if not os.path.lexists(name))  # no error if locked
         try:
-            replace(path, file_text(form, report).encode())
+            replace(path, text.encode())
             self.notify(shown(str(path.absolute())), title="Exported", markup=False)
         except OSError as error:
             self.complain(f"{path} cannot be written: {error.strerror}")

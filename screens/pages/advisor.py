@@ -100,9 +100,8 @@ class AdvisorScreen(ViewScreen):
         table = self.query_one(Table)
         if not table.is_led:
             self.session.looked_at = table.cursor
-        self.call_after_refresh(self._draw_moved)  # the cursor first
 
-    def _draw_moved(self) -> None:
+    def draw_chosen(self) -> None:
         self._draw_answer()
         for pane in self.query(Pane):
             pane.scroll_home(animate=False)

@@ -151,6 +151,12 @@ class ViewScreen(Screen[None]):
         """The size of the terminal, which is known before the first layout."""
         return self.app.size
 
+    def on_table_moved(self) -> None:
+        self.call_after_refresh(self.draw_chosen)  # the cursor first
+
+    def draw_chosen(self) -> None:
+        """Draw what belongs to the line under the cursor of the table."""
+
     def on_input_changed(self, message: Input.Changed) -> None:
         self.repaint()
 

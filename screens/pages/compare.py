@@ -1,7 +1,7 @@
 """The Compare screen: two kept runs side by side."""
 
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 from textual import work
 from textual.app import ComposeResult
@@ -27,9 +27,10 @@ from .base import ViewScreen
 
 class CompareScreen(ViewScreen):
     AUTO_FOCUS = "Pane"
-    UNUSED = ("start", "export", "next_step", "close_run")
+    UNUSED = ("start", "next_step", "close_run")
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "app.pop_screen", "Back", tooltip="back to the previous screen")
+        Binding("escape", "app.pop_screen", "Back", tooltip="back to the previous screen"),
+        Binding("e", "export", "Export", tooltip="write these tables as Markdown"),
     ]
 
     def __init__(self, first: Path, second: Path) -> None:
@@ -52,6 +53,7 @@ class CompareScreen(ViewScreen):
         except (JournalError, UsageError) as error:
             self._said = shown(str(error))
         self.repaint()
+        self.refresh_bindings()
 
     def _sections(self) -> list[Section]:
         reports = [read_journal(path).report for path in self._paths]
@@ -60,6 +62,17 @@ class CompareScreen(ViewScreen):
 
     def command(self) -> str:
         return f"workbench compare {' '.join(path.stem for path in self._paths)}"
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "export":  # it would disturb a run
+            return bool(self._parts) and not self.session.going
+        return super().check_action(action, parameters)
+
+    def action_export(self) -> None:
+        from workbench.export.markdown import markdown
+
+        name = "-".join(["compare", *(path.stem for path in self._paths)])
+        cast(Any, self.app).write_new(name, "md", f"{markdown(self._parts)}\n")
 
     def draw(self, session: Session) -> None:
         parts, said = self._parts, Text.of((self._said, "dim"))

@@ -88,10 +88,7 @@ class DetailScreen(ViewScreen):
         lines += [heading("Race", width), *race] if race else []
         return lines + command_lines(row.plan.reproduce)
 
-    def on_table_moved(self) -> None:
-        self.call_after_refresh(self._draw_moved)  # the cursor first
-
-    def _draw_moved(self) -> None:
+    def draw_chosen(self) -> None:
         self._draw_detail()
         self.query_one("#detail-pane").scroll_home(animate=False)
 

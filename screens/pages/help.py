@@ -18,6 +18,7 @@ from ..widgets.pane import Pane
 from ..widgets.table import Table
 
 RACES, ANSWERS = "Run Detail", "Advisor Detail"
+CONFIDENCE = f"{ANSWERS} Model Runs"
 WORDS = (  # word, meaning, and the screens that show it ("" if all do)
     ("candidate", "one way to do the job: device, backend, precision and threads", ""),
     ("t2", "2 CPU threads", ""),
@@ -29,26 +30,20 @@ WORDS = (  # word, meaning, and the screens that show it ("" if all do)
     ("usual", "the device usually recommended for such a job", "Advisor"),
     ("either", "CPU and GPU are too close to call", f"{ANSWERS} Runs Compare"),
     ("alone", "no other candidate could be compared with the pick", "Advisor"),
+    ("Time", "that of the best candidate is 1x; drawn with its 95% interval", f"Advisor {RACES}"),
     ("varies", "the times vary too much for a ratio", f"Advisor {RACES}"),
     ("1/1.2x", "1.2x better; the answer says why it is not the pick", f"Advisor {RACES}"),
     ("unknown", "the measurements do not say which device is faster", f"{ANSWERS} Runs Compare"),
-    (
-        "Lead",
-        "how many times faster the better device is; with one device, the pick over the next",
-        "Advisor",
-    ),
-    (
-        "95%",
-        "95% confidence interval of the ratio, from rounds that both took part in",
-        f"Advisor {RACES}",
-    ),
+    ("Lead", "how much faster the better device is; on one device, pick over next", "Advisor"),
+    ("95%", "95% confidence interval of the ratio, from common rounds", f"Advisor {RACES}"),
     ("95%", "95% confidence interval of the ratio of the picks within one run", "Compare"),
     ("99%", "99% confidence interval of B/A, whose runs did not take turns", "Compare"),
-    ("sure", "confidence: the lead is above 5% after all looks at the race", ANSWERS),
-    ("likely", "the interval of the lead excludes 1", ANSWERS),
-    ("tie", "the interval of the lead lies within 5%", ANSWERS),
-    ("open", "none of these, or the lead is in doubt", ANSWERS),
-    ("unrated", "an older version of workbench wrote the run", f"{ANSWERS} Runs"),
+    ("sure", "confidence: the lead is above 5% after all looks at the race", CONFIDENCE),
+    ("likely", "the interval of the lead excludes 1", CONFIDENCE),
+    ("tie", "the interval of the lead lies within 5%", CONFIDENCE),
+    ("open", "none of these, or the lead is in doubt", CONFIDENCE),
+    ("unrated", "an older version of workbench wrote the run", CONFIDENCE),
+    ("incomplete", "cut short: the run, once opened, names the command for the rest", "Runs"),
     ("break-even", "when the faster one has made up for its longer start", ANSWERS),
     ("warm", "its times had settled before its first turn", RACES),
     ("round", "every candidate has one turn in it", RACES),
@@ -74,22 +69,11 @@ WORDS = (  # word, meaning, and the screens that show it ("" if all do)
     ("ridge point", "work per byte from which memory no longer limits", "Hardware"),
     ("cache", "ceiling for data that fits into the last-level cache", "Roofline"),
     ("±", "half the width of the 95% interval of the median", f"Advisor Model {RACES}"),
-    (
-        "!",
-        "after a state: its time is less certain, as the details say; before an error: too large",
-        f"Advisor Model {RACES}",
-    ),
+    ("!", "a time that is less certain, or an error that is too large", f"Advisor Model {RACES}"),
     ("* o + x", "curve symbols, in front of each candidate", "Run"),
-    (
-        "Gain",
-        "value of the model or code as given over the value of this one; above 1 is better",
-        "Model",
-    ),
-    (
-        "Error",
-        "the largest relative error; A to B: B is the bound on unseen inputs",
-        "Model Detail",
-    ),
+    ("Gain", "value of the model or code as given over this one's; above 1 is better", "Model"),
+    ("Error", "the largest relative error; A to B: B bounds unseen inputs", "Model Detail"),
+    ("Resident", "time of a call whose inputs are on the GPU already", "Model"),
     ("limited by", "memory traffic, or the peak of the precision: what bounds a rate", "Roofline"),
     ("SAME", "within 10%; AMBIGUOUS: the two runs do not show which", "Compare"),
 )

@@ -105,9 +105,9 @@ class ModelScreen(ViewScreen):
             table.lead(row.verdict.pick if row.verdict else None)
         if table.display and self.focused is None:
             self.set_focus(table)  # it lost the focus when it was hidden
-        self._draw_pane()
+        self.draw_chosen()
 
-    def _draw_pane(self) -> None:
+    def draw_chosen(self) -> None:
         found, chosen, session = self._found, self.chosen, self.session
         wide = self.size.width >= SIDE_BY_SIDE
 
@@ -122,9 +122,6 @@ class ModelScreen(ViewScreen):
 
         self.write("model-answer", left)
         self.write("model-more", right)
-
-    def on_table_moved(self) -> None:
-        self.call_after_refresh(self._draw_pane)  # the cursor first
 
     def on_table_selected(self, message: Table.Selected) -> None:
         row = self.row

@@ -143,6 +143,7 @@ class NewRunScreen(ModalScreen[Request | None]):
         self._form = RunForm(before if known else Request(), machine, installed)
         self._checked: Checked = self._form.check()
         self._sought = ""
+        self._is_due = False  # a check, once the screen is drawn
 
     def compose(self) -> ComposeResult:
         yield Static(TOO_SMALL, id="too-small")
@@ -202,6 +203,7 @@ class NewRunScreen(ModalScreen[Request | None]):
         self._check()
 
     def _check(self) -> None:
+        self._is_due = False
         self._checked = self._form.check()
         wrong = None if self._checked.is_missing else self._wrong_line()
         for line in self.query(FieldLine):
@@ -304,8 +306,8 @@ class NewRunScreen(ModalScreen[Request | None]):
             self._form.take(line.field.key, value)
             if line.field.decides:
                 self._show_entry()
-            else:
-                self._check()
+            elif not self._is_due:  # a check may take 45 ms, so letters are shown first
+                self._is_due = self.call_after_refresh(self._check)
 
     def action_start(self) -> None:
         """Start the run, or go to the field that is invalid."""

@@ -132,10 +132,7 @@ class RunScreen(RowScreen):
         row = self.row
         return None if row is None else self.session.sweep(row)
 
-    def on_table_moved(self) -> None:
-        self.call_after_refresh(self._draw_chosen)  # the cursor first
-
-    def _draw_chosen(self) -> None:
+    def draw_chosen(self) -> None:
         self._draw_metrics()
         self._draw_curve(self.row, self._sweep)
 

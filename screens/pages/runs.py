@@ -134,9 +134,9 @@ class RunsScreen(ViewScreen):
         asked = QUESTION.format(self.query_one(Table).cursor)
         line = Text.of((asked, "strong warning") if self._asked else ("   ".join(said), "dim"))
         self.write("runs-title", line.truncate)
-        self._draw_chosen()
+        self.draw_chosen()
 
-    def _draw_chosen(self) -> None:
+    def draw_chosen(self) -> None:
         chosen = self._chosen
         self.write("run-detail", lambda width: run_details(chosen[1], width) if chosen else [])
 
@@ -154,7 +154,6 @@ class RunsScreen(ViewScreen):
 
     def on_table_moved(self) -> None:
         self._stop_asking()
-        self._draw_chosen()
         self.refresh_bindings()
         if len(self._found) == self._wanted and self.query_one(Table).is_at_end:
             self._wanted += PAGE
@@ -210,7 +209,11 @@ class RunsScreen(ViewScreen):
         self._read(self._shell.show_run)
 
     def action_again(self) -> None:
-        self._read(lambda kept: self._shell.start_again(kept.report))
+        def start(kept: Session) -> None:
+            if (started := kept.report.started) is not None:
+                self._shell.start_command(started.tool.command)
+
+        self._read(start)
 
     def action_export(self) -> None:
         self._read(lambda kept: self._shell.export(kept.report))

@@ -9,7 +9,7 @@ import os
 import tempfile
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from typing import IO, TYPE_CHECKING, Protocol
+from typing import IO, TYPE_CHECKING
 
 from workbench.engine.exit_codes import FAILED, USAGE
 from workbench.process.children import clean, ending, log_tail
@@ -41,19 +41,6 @@ class EventSourceError(Exception):
         self.remedy = remedy
         self.log_tail = tuple(log_tail)
         self.code = code
-
-
-class EventSource(Protocol):
-    """A stream of events that can be paused, resumed and cancelled."""
-
-    def events(self) -> AsyncGenerator[ev.AnyEvent, None]:
-        """The events in order; EventSourceError if they break off before the run ended."""
-
-    def send(self, control: str) -> None:
-        """Send "pause", "resume" or "cancel"; never waits, so that Ctrl-Z can do it in time."""
-
-    async def close(self) -> None:
-        """End what runs behind the source; takes seconds at most and can be called twice."""
 
 
 class WatchSource:
@@ -102,6 +89,7 @@ class EngineSource:
         self._closing: asyncio.Future[None] | None = None
 
     async def events(self) -> AsyncGenerator[ev.AnyEvent, None]:
+        """The events in order; EventSourceError if they break off before the run ended."""
         process = await self._start()
         assert process.stdout is not None  # asked for a pipe
         begun = finished = False
@@ -155,6 +143,7 @@ class EngineSource:
         return [shown(line, LONGEST_LINE) for line in lines]
 
     def send(self, control: str) -> None:
+        """Send "pause", "resume" or "cancel"; never waits, so that Ctrl-Z can do it in time."""
         process = self._process
         if process is None:
             self._unsent.append(control)
@@ -168,6 +157,7 @@ class EngineSource:
             process.stdin.write(json.dumps({"control": control}).encode() + b"\n")
 
     async def close(self) -> None:
+        """End the engine in seconds; it can be called twice."""
         # Once for all callers: one that is cancelled must not cancel the ending for the others.
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
@@ -201,6 +191,9 @@ class EngineSource:
         else:
             await _gone(process, TERMINATE_S)
         drain.cancel()
+
+
+EventSource = EngineSource | WatchSource
 
 
 async def _gone(process: asyncio.subprocess.Process, patience_s: float) -> bool:

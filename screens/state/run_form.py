@@ -274,13 +274,9 @@ def _outlook(rows: list[RowPlan], budget_s: float) -> tuple[str, bool]:
         return text, False
     share_s = budget_s / total
     text += f", {'' if count == 1 else 'up to '}{units.counted(most, 'candidate')}"
-    text += f"{' in each' if count > 1 else ''}, about {_rough(share_s)} per candidate"
+    rough = units.clock(share_s) if share_s >= 9.95 else f"{share_s:.2g} s"  # two digits
+    text += f"{' in each' if count > 1 else ''}, about {rough} per candidate"
     if share_s >= LEAST_S:
         return text, False
     enough = units.clock(math.ceil(total * LEAST_S / 10) * 10)
     return f"{text}: some may get no turn; {enough} would be enough", True
-
-
-def _rough(seconds: float) -> str:
-    """An estimate in two digits: `0.24 s`, `2.1 s`, `38 s`."""
-    return units.clock(seconds) if seconds >= 9.95 else f"{seconds:.2g} s"

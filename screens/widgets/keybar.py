@@ -46,17 +46,14 @@ def _active(screen: Screen[Any]) -> list[Binding]:
 def key_line(bindings: list[Binding], width: int) -> Content:
     """`enter Details  / Filter  q Quit`, without what does not fit."""
     shown = list(bindings)
-    while shown and sum(_length(binding) + GAP for binding in shown) - GAP > width:
+    lengths = {b: len(key_name(b)) + 1 + len(b.description) + GAP for b in bindings}
+    while shown and sum(lengths[binding] for binding in shown) - GAP > width:
         shown.remove(min(shown, key=lambda binding: LEAVE_FIRST.index(binding.group)))
     parts = []
     for binding in shown:
         label = link(binding.description, f"app.simulate_key('{binding.key}')")
         parts.append(Content.assemble((key_name(binding), "bold $primary"), " ", label))
     return Content(" " * GAP).join(parts)
-
-
-def _length(binding: Binding) -> int:
-    return len(key_name(binding)) + 1 + len(binding.description)
 
 
 def key_name(binding: Binding) -> str:

@@ -10,7 +10,12 @@ from .keybar import OPTIONAL
 
 class Pane(VerticalScroll):
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("pagedown,ctrl+d", "page_down", "More", key_display="pgdn", group=OPTIONAL)
+        Binding("pagedown,ctrl+d", "page_down", "More", key_display="pgdn", group=OPTIONAL),
+        Binding("ctrl+u", "page_up", show=False),  # its other keys are Textual's
+        Binding("j", "scroll_down", show=False),
+        Binding("k", "scroll_up", show=False),
+        Binding("g", "scroll_home", show=False),
+        Binding("G", "scroll_end", show=False),
     ]
 
     _had_more = False

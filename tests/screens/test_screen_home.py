@@ -1,6 +1,7 @@
 """The Advisor screen from the first frame to the end of a run."""
 
 import scenes
+from msgspec.structs import replace
 from simulated_run import run
 from stage import HeldFeed, held, opened, press, replayed, settle, settled, text
 
@@ -116,6 +117,16 @@ async def test_a_finished_run_says_its_result_and_what_comes_next() -> None:
     async with settled(app, (80, 24)) as pilot:
         line = "No GPU was found: the CPU runs every scenario.  n: another run   e: export"
         assert line in text(pilot)
+        row = next(iter(app.session.report.rows.values()))
+        row.verdict = replace(row.verdict, confidence="open")
+        app.repaint()
+        await settle(pilot)
+        assert "every scenario.  n: another run" in text(pilot)
+        await pilot.resize_terminal(120, 40)
+        await settle(pilot)
+        assert "every scenario; other processes used 1.9 of 2 cores while it ran.  n: " in text(
+            pilot
+        )
     app, _ = held(scenes.midway())
     async with settled(app, SIZE) as pilot:
         assert "another run" not in text(pilot)

@@ -363,10 +363,17 @@ async def test_letters_move_the_cursor_as_the_arrows_do(there: str, back: str) -
         assert table.cursor == first
 
 
-@pytest.mark.parametrize(("down", "up"), [("ctrl+d", "ctrl+u"), ("pagedown", "pageup")])
-async def test_the_details_scroll_by_pages(down: str, up: str) -> None:
+@pytest.mark.parametrize(
+    ("screen", "down", "up"),
+    [
+        *(("enter", *keys) for keys in (("ctrl+d", "ctrl+u"), ("pagedown", "pageup"))),
+        *(("1", *keys) for keys in (("j", "k"), ("G", "g"))),
+        ("question_mark", "ctrl+d", "ctrl+u"),
+    ],
+)
+async def test_the_text_of_a_screen_scrolls(screen: str, down: str, up: str) -> None:
     async with settled(replayed(scenes.h200()), SIZE) as pilot:
-        await press(pilot, "enter")
+        await press(pilot, screen)
         before = text(pilot)
         await press(pilot, down)
         assert text(pilot) != before

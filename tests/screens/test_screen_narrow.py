@@ -106,6 +106,8 @@ async def test_the_help_names_our_own_keys_and_the_short_words_of_the_tables() -
 
 def test_the_help_explains_every_word_of_confidence() -> None:
     assert {word for word, _, at in WORDS if "Advisor" in at} >= {*CONFIDENCES, VARIES, "alone"}
+    for page in ("Model", "Runs"):
+        assert {word for word, _, at in WORDS if page in at.split()} >= {*CONFIDENCES}
 
 
 async def test_a_temperature_has_its_unit() -> None:

@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from screens.app import WorkbenchApp
 from screens.pages.new_run import FieldLine, NewRunScreen
 from screens.state.event_source import WatchSource
-from screens.state.run_form import OWN
+from screens.state.run_form import OWN, RunForm
 from screens.widgets.chips import Chips
 from screens.widgets.table import Table
 from workbench import catalog
@@ -271,6 +271,19 @@ async def test_too_little_time_for_the_candidates_is_said_with_the_time_that_wou
         shown = " ".join(text(pilot).split())
         assert "! 6 rows, up to 6 candidates in each, about 0.24 s per candidate: some may" in shown
         assert "no turn; 20 s would be enough" in shown
+
+
+async def test_letters_that_come_together_are_checked_once(monkeypatch) -> None:
+    app, _ = finished()
+    async with settled(app, SIZE) as pilot:
+        await choose(pilot, "matmul")
+        await press(pilot, "enter")
+        checks, check = list[RunForm](), RunForm.check
+        monkeypatch.setattr(RunForm, "check", lambda form: checks.append(form) or check(form))
+        for typed in ("6", "64", "64,", "64,512"):
+            app.screen.focused.value = typed
+        await settle(pilot)
+        assert "--set n=64,512" in text(pilot) and len(checks) == 1
 
 
 async def test_the_form_begins_with_the_run_before_and_escape_leaves_it_as_it_was() -> None:

@@ -315,7 +315,9 @@ async def test_a_run_that_was_read_too_late_takes_no_running_one_away(kept: Path
         assert app.session is app.raced
 
 
-async def test_two_marks_are_compared_and_a_third_takes_the_place_of_b(kept: Path) -> None:
+async def test_two_marks_are_compared_and_a_third_takes_the_place_of_b(
+    kept: Path, tmp_path: Path
+) -> None:
     async with on_runs() as pilot:
         assert " Compare" not in text(pilot).splitlines()[-1]
         await press(pilot, "v")
@@ -332,6 +334,9 @@ async def test_two_marks_are_compared_and_a_third_takes_the_place_of_b(kept: Pat
         assert "A is run 20261121-120000-dddd, B is run 20261121-100000-bbbb." in shown
         await press(pilot, "end")
         assert re.search("OMP_NUM_THREADS +16 +16", text(pilot)), "both sides have a column"
+        await press(pilot, "e")
+        (file,) = tmp_path.glob("workbench-compare-*-dddd-*-bbbb.md")
+        assert "## B against A" in file.read_text()
         await press(pilot, "escape")
         assert "[5 Runs]" in text(pilot)
         await press(pilot, "v")

@@ -266,13 +266,14 @@ class Evidence:
         is_asked = self.row.plan.textbook or has_both or self.lost
         if pick is None or (self.choice == "unknown" and is_asked):
             return OPEN
+        is_cut = self.row.is_cut_short and len(self.for_the_pick) > 1
         word = SURE  # without a rival nothing else can be picked
         if rival is not None:
             lead = Comparison.of(pick, rival)
             word = lead_word(lead.ratio, self._decisive(rival, pick))
             if was_far_behind(lead) or (word == OPEN and self.ahead_by_median is not None):
                 word = LIKELY
-        elif len(self.eligible) > 1 or any(w.code == "unmeasured" for w in self.warnings):
+        elif len(self.eligible) > 1 or any(w.code == "unmeasured" for w in self.warnings) or is_cut:
             word = OPEN
         return LOWERED.get(word, OPEN) if self.doubts else word
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Set
 
 from ..catalog.files import UNLISTED
 from ..contract import COLUMNS, REDUCED
-from ..records.reason import OVERLOADED_MACHINE
+from ..records.reason import NOISE
 from ..records.verdict import OPEN
 from ..report.candidate import Candidate
 from ..stats import ratios
@@ -18,8 +18,6 @@ LARGEST_BATCH = 256
 BATCHES = 16  # least factor between the raced batch and the largest one advised
 LESS_ERROR = 0.1  # share of the pick's error up to which a slower candidate is worth naming
 LEAST_BUDGET_S = 10.0
-# Warnings whose remedy is a quieter hour.
-NOISE = ("busy_machine", OVERLOADED_MACHINE, "stolen_time")
 
 
 def next_best(evidence: Evidence) -> str:

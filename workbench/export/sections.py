@@ -17,6 +17,7 @@ from .view import curves as view
 from .view.answers import notes, result_facts
 from .view.derived import RunView
 from .view.details import largest_facts
+from .view.machine import run_warnings
 from .view.roofline import FLOPS, limits
 from .view.section import Section
 from .view.spans import Fact, Text, fact, listed
@@ -64,7 +65,7 @@ def _about(run: RunView) -> Iterator[Fact]:
     if (started := run.report.started) is not None:
         when = started.started_at[:16].replace("T", " ")
         yield fact("run", f"{started.id}, {when} UTC, {run.report.status}: {started.tool.command}")
-    yield from listed("warning", (each.with_subject for each in run.report.warnings))
+    yield from run_warnings(run.report)
 
 
 def _verdicts(rows: Sequence[Row], run: RunView) -> Section:

@@ -10,11 +10,11 @@ from ..report.candidate import Row
 from ..report.cut_run import refusal
 from ..report.report import Report
 from ..text.sanitize import shown
-from .view.answers import UNDER_WAY, notes, rest_text, result_lines
+from .view.answers import notes, rest_text, result_lines
 from .view.curves import findings, rate_table, sweep_title
 from .view.derived import RunView
 from .view.details import INDENT, largest_facts, trace_facts
-from .view.machine import warnings
+from .view.machine import run_warnings
 from .view.model import model_parts
 from .view.spans import PROSE, Fact, Text, fact, facts_lines, heading, plain_lines
 from .view.table import UNLIMITED, plain_cells, table_lines
@@ -30,21 +30,19 @@ def run_text(report: Report, width: int | None = None) -> str:
     carried = report.started.carried.items() if report.started else ()
     origins = [fact("measured by", f"run {r}: {row}") for row, r in carried if row in report.rows]
     parts.append(facts_lines(origins, prose))
-    of_run = [warning for warning in report.warnings if warning.subject not in report.rows]
-    parts.append(facts_lines(warnings(of_run, {}), prose))
-    text, ending = _joined(parts) or _nothing(report), _breaking_off(report)
+    parts.append(facts_lines(run_warnings(report), prose))
+    text, ending = _joined(parts) or _nothing(report), _ending(report)
     return f"{text}\n\n{plain_lines(facts_lines(ending, prose))}" if ending else text
 
 
-def _breaking_off(report: Report) -> list[Fact]:
-    """Say that the run has no end, and how to measure the rest if its journal is here."""
+def _ending(report: Report) -> list[Fact]:
+    """For a run without an end: where the rest is, or how to measure it, if its journal is here."""
     if report.status != "incomplete" or report.started is None:
         return []
     rest = rest_text(report)
     if not rest and journal.is_kept(report.started.id) and refusal(report):
         rest = f"run it again: `{report.started.tool.command}`"
-    text = "; ".join(filter(None, ["the run was cut short", rest]))
-    return [fact("incomplete", rest if rest == UNDER_WAY else text)]
+    return [fact("incomplete", rest or "the run was cut short")]
 
 
 def _nothing(report: Report) -> str:

@@ -6,6 +6,7 @@ BUDGET = "budget"  # code where time ran out, which leaves a gap in the evidence
 OVERLOADED_MACHINE = "overloaded_machine"  # others used over three quarters of the cores
 NO_TIME = "no_time"  # the same without a gap: few rows have time for it, or it would be slower
 NOT_READY = "it was not ready within"  # begins the message where preparing took too long
+NOISE = ("busy_machine", OVERLOADED_MACHINE, "stolen_time")  # their remedy is a quieter hour
 
 
 class Reason(msgspec.Struct, frozen=True, omit_defaults=False):

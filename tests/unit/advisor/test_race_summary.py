@@ -124,6 +124,7 @@ def test_an_interruption_has_a_reason_for_measured_and_one_for_unmeasured_candid
     }
     verdict = decide(report, scenario())
     assert "Weak evidence: the run was cut short" in verdict.reasons[0]
+    assert verdict.confidence == "open", "the other candidate had no turn"
     assert "`workbench advise row`" in verdict.next_best
 
 

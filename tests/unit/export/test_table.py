@@ -175,6 +175,7 @@ def test_names_that_are_too_long_lose_their_middle_where_they_stay_apart() -> No
         ("12,300 samples/s", "1.23 M samples/s"),
         ("<0.01%", "! 3.42%"),
         ("1,020 KiB", "1.00 MiB"),
+        ("Matrix product, n=64", "Matrix product, n=128"),
     ],
 )
 def test_amounts_sort_by_size_whatever_stands_around_them(small: str, large: str) -> None:

@@ -90,6 +90,11 @@ def test_a_sole_candidate_of_a_plain_run_is_not_called_the_fastest() -> None:
         run.report.rows["row"].began_at_s = 0.0
         (row,) = run.report.rows.values()
         assert pending_texts(row, run)[0].plain.startswith(words)
+        assert not pending_texts(row, run)[0].plain.endswith(" / ...")
+    level = RunView(report({one: steady(1.0), other: steady(1.001)}, row=PLAIN))
+    (row,) = level.report.rows.values()
+    row.began_at_s = 0.0
+    assert pending_texts(row, level)[0].plain.endswith(" / ..."), "it may be as fast"
 
 
 def test_a_race_that_was_cut_short_is_called_so_in_a_narrow_table() -> None:
@@ -211,7 +216,7 @@ def test_a_run_that_broke_off_says_so_and_no_candidate_waits() -> None:
     kept = Journal(runs_folder() / f"{cut.started.id}.jsonl")
     assert run_text(cut).endswith("incomplete    the run is still under way")
     kept.close()
-    assert run_text(cut).endswith("the run was cut short; run it again: `workbench`")
+    assert run_text(cut).endswith("incomplete    run it again: `workbench`")
     cut.started = replace(cut.started, resumes="20260101-000000-beef")
     assert "`workbench resume 20260101-000000-beef` measures the rest" in run_text(cut)
 

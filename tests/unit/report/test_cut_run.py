@@ -97,13 +97,24 @@ def test_a_run_that_broke_off_names_resume_only_where_resume_takes_it() -> None:
     cut = cut_before(kept("advise-interrupted"), ev.RunFinished).report
     started = cut.started
     Journal(runs_folder() / f"{started.id}.jsonl").close()
-    assert f"was cut short; `workbench resume {started.id}` measures" in run_text(cut)
+    assert f"incomplete    `workbench resume {started.id}` measures" in run_text(cut)
     cut.rows = {"branching": cut.rows["branching"]}  # which is complete
     assert run_text(cut).endswith("incomplete    the run was cut short")
     cut.rows = kept("advise-interrupted").report.rows
     ceilings = replace(started.tool, command="workbench ceilings")
     cut.started = replace(started, tool=ceilings)
-    assert run_text(cut).endswith("the run was cut short; run it again: `workbench ceilings`")
+    assert run_text(cut).endswith("incomplete    run it again: `workbench ceilings`")
+
+
+def test_a_part_of_a_run_that_is_kept_whole_names_the_whole() -> None:
+    whole = kept("advise-simulated-gpu")
+    journal = Journal(runs_folder() / f"{whole.report.started.id}.jsonl")
+    for event in whole.events:
+        journal.append(event)
+    journal.close()
+    part = cut_before(whole, ev.VerdictReached, 2).report
+    run = f"`workbench open {part.started.id}`"
+    assert run_text(part).endswith(f"incomplete    {run} shows the whole run")
 
 
 def test_a_complete_run_lacks_nothing() -> None:

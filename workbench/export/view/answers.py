@@ -8,7 +8,7 @@ from ...advisor.comparison import TIMED, Comparison
 from ...advisor.race_summary import counts_text, eliminated_by_first_block
 from ...advisor.ranking import has_equal
 from ...advisor.subject import answer
-from ...records.reason import Reason, Warning
+from ...records.reason import NOISE, Reason, Warning
 from ...records.verdict import OPEN, ObjectivePick, Verdict
 from ...report import sweeps
 from ...report.candidate import CANCELLED, Candidate, Row
@@ -27,7 +27,6 @@ from .words import choice_text, choice_word, confidence_text, pick_texts
 
 PLOT_HEIGHT = 14  # lines of the curves with axis and title
 NAMED_OPERATORS = 5  # in one line
-UNDER_WAY = "the run is still under way"
 
 
 def answer_lines(row: Row, run: RunView, width: int) -> list[Text]:
@@ -81,30 +80,35 @@ def ending_lines(run: RunView, width: int, *, starts: bool) -> list[Text]:
     counts = Counter(OPEN if is_open else word for is_open, word in answers)
     most = counts.most_common() if len(verdicts) > 1 else []  # the table shows a single one
     found = [f"{word} in {count} of {len(verdicts)}" for word, count in most]
+    noise = [each.message for each in run.report.warnings if counts[OPEN] and each.code in NOISE]
     if verdicts and all(verdict.no_gpu and verdict.choice == "cpu" for verdict in verdicts):
         found = ["No GPU was found: the CPU runs every scenario"]
-    said = Text.of(("; ".join(found) + ".  " if found else "", "strong"))
     export = ["e: export"] if run.report.has_results else []
     keys = ["   ".join(export)]
     if starts:
         longest = ("n: another run or your own code", "n: another run")
         keys = [*("   ".join([key, *export]) for key in longest), "n: new"]
-    forms = [Text.of(said, (text, "dim")) for text in keys]
-    return [longest_that_fits([*forms, said], width)]
+    forms = []
+    for parts in ([*found, *noise[:1]], found):
+        said = Text.of(("; ".join(parts) + ".  " if parts else "", "strong"))
+        forms += [*(Text.of(said, (text, "dim")) for text in keys), said]
+    return [longest_that_fits(forms, width)]
 
 
 def rest_text(report: Report) -> str:
-    """The command that measures the rest of a run that was cut short, or that it is under way;
-    empty if neither holds."""
+    """Where the rest of a cut run is, or the command that measures it; empty for other runs."""
+    if report.status not in ("incomplete", CANCELLED) or report.started is None:
+        return ""
     from ...report import history, journal  # their imports would delay the first picture
     from ...report.cut_run import resumable
 
-    run = report.started.id if report.started is not None else ""
-    if report.status not in ("incomplete", CANCELLED) or not journal.is_kept(run):
+    if not journal.is_kept(run := report.started.id):
         return ""
-    # The engine still holds the journal just after the end of a cancelled run.
-    if report.status != CANCELLED and history.is_being_written(journal.path_of(run)):
-        return UNDER_WAY
+    if report.status != CANCELLED:  # whose engine still holds the journal just after its end
+        if history.is_being_written(kept := journal.path_of(run)):
+            return "the run is still under way"
+        if history.summary_of(kept).status == "done":  # a part of it was opened, from a copy
+            return f"`workbench open {run}` shows the whole run"
     known = resumable(report)
     return f"`workbench resume {known}` measures the rest" if known else ""
 

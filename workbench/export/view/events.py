@@ -64,7 +64,9 @@ def _said(event: ev.AnyEvent, run: RunView) -> Said:  # noqa: C901 - one flat ar
             return "ceilings", f"measured {event.ceilings.measured_at[:10]}"
         case ev.WarningRaised():
             tone = "error" if event.warning.code in ALARMING else "warning"
-            return "warning", event.warning.with_subject, tone
+            subject = run.title(event.warning.subject or "")
+            named = msgspec.structs.replace(event.warning, subject=subject)
+            return "warning", named.with_subject, tone
         case ev.RacePlanned():
             return "planned", f"{run.title(event.scenario)}: {_candidates(event.cases)}"
         case ev.RaceStarted():

@@ -12,6 +12,7 @@ from ...machine.warnings import NOT_BY_TORCH, hardware_warnings
 from ...records import machine as records
 from ...records.document import Ceilings
 from ...records.reason import Reason, Warning
+from ...report.report import Report
 from ...text import units
 from . import glyphs
 from .ceilings import bars as ceiling_bars
@@ -58,6 +59,11 @@ def warnings(found: Sequence[Warning], titles: Mapping[str, str]) -> list[Fact]:
         text = first.message + (more if title is None else f" ({title}{more})")
         facts.append(warning_fact(f"{text}; {first.remedy}"))
     return facts
+
+
+def run_warnings(report: Report) -> list[Fact]:
+    """The warnings about no row, since each row shows its own."""
+    return warnings([each for each in report.warnings if each.subject not in report.rows], {})
 
 
 def ceilings(found: Ceilings | None, device: str | None) -> list[Fact]:
@@ -126,9 +132,8 @@ def instructions(isa: records.Isa, architecture: str) -> Text:
 
 
 def used_bar(used: float, total: float, tone: str) -> Text:
-    share = used / total if total else 0.0
-    held = f" {_of_total(used, total)}, {units.percent(share)}"
-    return Text.of((glyphs.gauge(share, BAR_WIDTH), tone), held)
+    drawn = glyphs.gauge(used / total if total else 0.0, BAR_WIDTH)
+    return Text.of((drawn, tone), f" {_of_total(used, total)}")
 
 
 def memory(found: records.Memory) -> list[Fact]:

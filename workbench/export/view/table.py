@@ -241,7 +241,8 @@ def _amount(cell: Cell | None) -> tuple[bool, float, str] | None:
     text = (cell(DRAWN) if callable(cell) else texts_of(cell)[0]).plain.strip()
     found = _AMOUNT.match(text)
     if found is None:
-        return (True, 0.0, text.casefold()) if text else None
+        filled = re.sub(r"\d+", lambda digits: digits[0].zfill(12), text)  # n=64 before n=128
+        return (True, 0.0, filled.casefold()) if text else None
     value = float(found[1].replace(",", "")) * _TIMES.get(found[2] or "", 1.0)
     return False, 1 / value if value and _WORSE.search(text) else value, text
 

@@ -130,7 +130,11 @@ def _fastest_texts(row: Row, run: RunView) -> list[Text]:
     if best is None:
         return _largest_batch(row, run) or [Text.of(("nothing measured", "dim"))]
     word = "fastest: " if sum(bool(c.blocks) for c in row.candidates) > 1 else "measured: "
-    return [Text.of((word, "dim"), name) for name in words.case_texts(best.case.id, run)]
+    other = run.runner_up(row)
+    ratio = run.stated(row).get(other.case.id) if other is not None else None
+    is_level = other is not None and (ratio is None or ratio.low <= 1)  # as for a pick
+    texts = [Text.of((word, "dim"), name) for name in words.case_texts(best.case.id, run)]
+    return [Text.of(each, (" / ...", "dim")) for each in texts] if is_level else texts
 
 
 def _largest_batch(row: Row, run: RunView) -> list[Text]:
