@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import scenes
 import stub_driver
+from hypothesis import HealthCheck, settings
 from support import WORKLOADS, Cli, LiveEngine
 
 from workbench.contract import LEAST_CAPABILITY
@@ -22,6 +23,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # as in every worker, before onnxruntime is imported
 os.environ.pop("OMP_NUM_THREADS", None)  # or the user's code as written would have other threads
+
+# Property tests judge results, not speed: on a busy machine any example may be slow.
+settings.register_profile("workbench", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("workbench")
 
 
 def pytest_collection_finish() -> None:

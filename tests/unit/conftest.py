@@ -1,17 +1,10 @@
-"""What several files of tests need: hypothesis without deadlines, a folder of recordings.
-
-Property tests judge results, not speed: no example fails for being slow on a busy machine.
-"""
+"""A folder of recordings for several files of tests."""
 
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 from workbench.advisor import recordings
-
-settings.register_profile("workbench", deadline=None)
-settings.load_profile("workbench")
 
 
 @pytest.fixture

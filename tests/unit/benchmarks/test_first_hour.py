@@ -172,9 +172,7 @@ JSON = st.recursive(
 )
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(step=st.sampled_from([step for part in PARTS.values() for step in part]), output=JSON)
 def test_whatever_a_step_leaves_every_finding_gets_a_word(tmp_path, step, output) -> None:
     outputs.write(tmp_path, changed={step.name: output})

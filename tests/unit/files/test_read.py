@@ -182,7 +182,7 @@ PLACES = [numbers_in(document) for document in DOCUMENTS]
 
 
 @given(st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_any_number_anywhere_is_shown_or_refused(data: st.DataObject) -> None:
     which = data.draw(st.sampled_from(range(len(DOCUMENTS))))
     document = json.loads(json.dumps(DOCUMENTS[which]))

@@ -339,7 +339,7 @@ SOURCE = (Path(stub_driver.__file__).parent / "nvml.c").read_text()
 FUNCTIONS = sorted(set(re.findall(r"\bnvmlDeviceGet\w+", SOURCE)) - {"nvmlDeviceGetCount_v2"})
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     st.dictionaries(
         st.sampled_from(FUNCTIONS), st.sampled_from(["3", "4", "13", "15", "999", "novalue"])
