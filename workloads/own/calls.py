@@ -8,8 +8,6 @@ forward hooks after a BaseException such as TimeUp.
 import copy
 import functools
 import gc
-import inspect
-import re
 import signal
 import sys
 import threading
@@ -23,9 +21,10 @@ from typing import Any
 
 from workbench.worker.libraries import torch
 
+from .circumstances import circumstances, modal_parts
 from .feeding import Fed, noted
 from .losses import Tape
-from .tree import Example, is_compiled, tensors, unwrapped, without_parallel
+from .tree import Example, tensors, unwrapped, without_parallel
 
 INSTANCES = 8  # most per class with records of their own; a program may make one for every call
 SHAPES = 5  # most that are listed
@@ -284,16 +283,19 @@ class Run:
 
     def _is_unwatched(self, module: Any) -> bool:
         """Whether a call is inside another, or inside a capture of a CUDA graph, which cannot be
-        synchronised."""
-        if getattr(self._thread, "inside", False) or getattr(module, "_is_replica", False):
+        synchronised.  Inside one that only hides weights, as those of YOLO do, they are watched."""
+        inside = getattr(self._thread, "inside", None)
+        if inside or (inside is False and not _has_weights(module)):
+            return True
+        if getattr(module, "_is_replica", False):
             return True
         return torch.cuda.is_initialized() and bool(torch.cuda.is_current_stream_capturing())
 
     def _call(self, original: Any, module: Any, example: Example) -> Any:
         # The program waits for the work that it has queued; that wait is not the module's.
         _synchronize()
-        began = time.perf_counter()
-        self._thread.inside = True
+        began, around = time.perf_counter(), getattr(self._thread, "inside", None)
+        self._thread.inside = self.follows or _has_weights(module)
         try:
             called = self._record(unwrapped(without_parallel(unwrapped(module))))
             called.calls += 1
@@ -316,12 +318,12 @@ class Run:
                     tape.begin(called, example, result)
             return result
         finally:
-            self._thread.inside = False
+            self._thread.inside = around
 
     def _tape_for(self, module: Any) -> Tape | None:
         """The tape for the output of a module with weights; None for others, such as losses, whose
         functions are on the tape themselves."""
-        if not self.follows or next(module.parameters(), None) is None:
+        if not self.follows or not _has_weights(module):
             return None
         if not hasattr(self._thread, "tape"):
             self._thread.tape = Tape()
@@ -346,46 +348,8 @@ class Run:
         return self.modules[-1]
 
 
-def circumstances(module: Any, modal: Sequence[Any]) -> Iterator[str]:
-    """The circumstances of a call that the race does not have; `modal` are its `modal_parts`."""
-    around = unwrapped(module)
-    if is_compiled(module) or is_compiled(without_parallel(around)):
-        yield "compiled"
-    if around is not without_parallel(around):
-        yield f"in {type(around).__name__}"
-    first = next(module.parameters(), None)
-    if first is not None and first.device.type != "cpu":
-        yield f"on {first.device}"
-    if any(part.training for part in modal):
-        yield "in training mode"
-    for device in ("cpu", "cuda"):
-        if torch.is_autocast_enabled(device):
-            kind = str(torch.get_autocast_dtype(device)).rpartition(".")[2]
-            yield f"under autocast to {kind} on {device}"
-
-
-def modal_parts(module: Any) -> list[Any]:
-    """The parts that compute something else in training mode: torch's with dropout or batch
-    statistics, and those of other classes whose source reads `.training`."""
-    from torch.nn.modules.batchnorm import _NormBase
-    from torch.nn.modules.dropout import _DropoutNd
-
-    def is_modal(part: Any) -> bool:
-        dropout = getattr(part, "dropout", 0.0)  # recurrent layers and attention have a number
-        if isinstance(part, _NormBase | _DropoutNd) or (isinstance(dropout, float) and dropout > 0):
-            return True
-        kind: Any = type(part)
-        return not kind.__module__.startswith("torch.nn.") and _mentions_mode(kind)
-
-    return list(filter(is_modal, module.modules()))
-
-
-@functools.cache
-def _mentions_mode(kind: type) -> bool:
-    try:
-        return re.search(r"\.training\b", inspect.getsource(kind)) is not None
-    except (OSError, TypeError):
-        return True
+def _has_weights(module: Any) -> bool:
+    return next(module.parameters(), None) is not None
 
 
 def _values(example: Example) -> int:

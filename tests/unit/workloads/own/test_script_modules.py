@@ -9,7 +9,8 @@ from checking import fails_with
 
 from workbench.worker.code import Code
 from workloads.own import calls, script
-from workloads.own.calls import Called, Run, _shapes, circumstances, modal_parts
+from workloads.own.calls import Called, Run, _shapes
+from workloads.own.circumstances import circumstances, modal_parts
 from workloads.own.tree import Example
 
 
@@ -58,6 +59,27 @@ def test_the_wait_for_work_that_a_script_has_queued_on_a_gpu_is_part_of_its_time
     with ran.watched(60.0):
         torch.nn.Linear(3, 2)(torch.ones(1, 3))
     assert (ran.seconds, ran.modules[0].seconds) == (4.0, 0.0)
+
+
+class Hides(torch.nn.Module):
+    """It has its module in another object, as the predictor of YOLO does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held, self.around = [torch.nn.Linear(3, 2)], torch.nn.ReLU()
+
+    def forward(self, x: Any) -> Any:
+        return self.around(self.held[0](x))
+
+
+@pytest.mark.parametrize(("follows", "seen"), [(False, ["Hides", "Linear"]), (True, ["Hides"])])
+def test_a_module_that_another_hides_is_seen(follows: bool, seen: list[str]) -> None:
+    ran, hides = Run(follows=follows), Hides()
+    with ran.watched(60.0):
+        for _ in range(2):
+            hides(torch.ones(1, 3))
+    assert [(each.name, each.calls) for each in ran.modules] == [(name, 2) for name in seen]
+    assert script.choose(ran).name == seen[-1]
 
 
 class Drops(torch.nn.Module):
