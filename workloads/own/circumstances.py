@@ -8,7 +8,7 @@ from typing import Any
 
 from workbench.worker.libraries import torch
 
-from .tree import is_compiled, unwrapped, without_parallel
+from .tree import has_mixed_forward, is_compiled, unwrapped, without_parallel
 
 
 def circumstances(module: Any, modal: Sequence[Any]) -> Iterator[str]:
@@ -18,6 +18,8 @@ def circumstances(module: Any, modal: Sequence[Any]) -> Iterator[str]:
         yield "compiled"
     if around is not without_parallel(around):
         yield f"in {type(around).__name__}"
+    if has_mixed_forward(without_parallel(around)):
+        yield "under autocast by Accelerate"
     first = next(module.parameters(), None)
     if first is not None and first.device.type != "cpu":
         yield f"on {first.device}"

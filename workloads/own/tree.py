@@ -249,6 +249,21 @@ def without_parallel(module: Any) -> Any:
     return module.module if isinstance(module, wrappers) else module
 
 
+def has_mixed_forward(module: Any) -> bool:
+    """Whether Accelerate has put autocast around its `forward`, in a way that cannot be pickled."""
+    return "_original_forward" in vars(module)
+
+
+def without_mixed_forward(module: Any) -> Any:
+    """The module with the `forward` that it had before Accelerate; any other unchanged."""
+    if has_mixed_forward(module):
+        own = vars(module).pop("_original_forward")
+        vars(module).pop("forward", None)
+        if own != module.forward and getattr(own, "__self__", module) is module:
+            module.forward = own  # one of the program's own
+    return module
+
+
 def is_compiled(module: Any) -> bool:
     """Whether torch.compile was applied to it: around it, in place, or to its `forward`."""
     in_place = getattr(module, "_compiled_call_impl", None) is not None

@@ -2,6 +2,8 @@
 
 import pickle
 from dataclasses import replace
+from threading import Lock
+from types import MethodType
 from typing import Any
 
 import cloudpickle
@@ -321,6 +323,23 @@ def test_a_part_of_a_module_is_not_taken_for_the_whole(monkeypatch: Any, tmp_pat
     encoder.seconds = 1e3
     with fails_with("bad_input", "not of Linear alone", hint="returns its `training_step(batch, "):
         opening(ran, tmp_path, monkeypatch)
+
+
+def test_the_autocast_of_accelerate_is_taken_off_and_noted(tmp_path: Any) -> None:
+    ran, net, lock = Run(follows=True), nn.Linear(5, 1), Lock()
+
+    def mixed(self: Any, inputs: Any) -> Any:
+        with lock, torch.autocast("cpu", torch.bfloat16):
+            return nn.Linear.forward(self, inputs).float()
+
+    net._original_forward, net.forward = net.forward, MethodType(mixed, net)
+    with ran.watched(60.0):
+        net(torch.ones(4, 5)).mean().backward()
+    called = ran.modules[0]
+    assert called.notes == ["Linear was under autocast by Accelerate in 1 of 1 calls"]
+    module, *_ = pickle.loads(cloudpickle.dumps(handing_over.given(called, ran, code_in(tmp_path))))
+    assert module(torch.ones(4, 5)).dtype == torch.float32
+    assert "forward" not in vars(module)
 
 
 @pytest.mark.parametrize(
