@@ -23,7 +23,8 @@ from workbench.worker.libraries import torch
 
 from .circumstances import circumstances, modal_parts
 from .feeding import Fed, noted
-from .losses import Tape
+from .losses import RETURNED, Tape
+from .steps import STEP, step_of, stepping
 from .tree import Example, tensors, unwrapped, without_parallel
 
 INSTANCES = 8  # most per class with records of their own; a program may make one for every call
@@ -56,6 +57,7 @@ class Called:
     no_loss: str = ""  # why it has none
     fed: Sequence[Fed] = ()  # the latest batches of DataLoaders before the call of the example
     caller: str = ""  # latest method of a larger module that called it: "Agent.act"
+    whole: "Called | None" = None  # the training step that called it
     _circumstances: Counter[str] = field(default_factory=Counter)  # calls, as "in training mode"
     _kept: str = ""  # shapes of the example
     _latest: str = ""  # shapes of the latest call
@@ -151,6 +153,8 @@ class Run:
     # Name of a module and "Class.method" that called it: whether that class is the larger module.
     _callers: dict[tuple[str, str], bool] = field(default_factory=dict)
     _shared: set[str] = field(default_factory=set)  # classes of more modules than INSTANCES
+    # Training steps and the first modules that they call, by the id of the module with the step.
+    _wholes: dict[int, tuple[Called, Called]] = field(default_factory=dict)
     _thread: threading.local = field(default_factory=threading.local)
 
     @contextmanager
@@ -205,6 +209,7 @@ class Run:
             torch.nn.Module.__call__, torch.autograd.backward = original, backward
             hook.remove()
             self._stop_following()
+            self._add_wholes()
             self._note_gradients()  # compiled steps were not watched
             signal.signal(signal.SIGALRM, handler)
 
@@ -273,6 +278,28 @@ class Run:
             self._callers[key] = is_larger or method == "forward"
         called.caller = name if self._callers[key] else called.caller
 
+    def _note_whole(self, frame: FrameType, called: Called) -> None:
+        """Note the training step that makes a call of one of its modules."""
+        found = step_of(frame)
+        if found is None or len({*self._wholes, id(found[0])}) > INSTANCES:
+            return
+        owner, inputs = found
+        if id(owner) not in self._wholes:
+            name = f"{type(owner).__name__}.{STEP}"
+            self._wholes[id(owner)] = Called(name, stepping(owner)), called
+        called.whole, first = self._wholes[id(owner)]
+        if called is first:
+            called.whole.calls += 1
+            called.whole.begin(inputs, owner, self._fed, follows=True)
+
+    def _add_wholes(self) -> None:
+        """Add the training steps whose loss comes from more than the output of one module."""
+        for whole, _ in self._wholes.values():
+            parts = [each for each in self.modules if each.whole is whole]
+            if any(each.no_loss for each in parts) and not any(each.loss for each in parts):
+                whole.seconds, whole.loss = sum(each.seconds for each in parts), RETURNED
+                self.modules.append(whole)
+
     def _stop(self, *_: object) -> None:
         if not self.cut:  # a call that compiles may be cut before the first step of an optimizer
             kind = torch.optim.Optimizer
@@ -305,6 +332,8 @@ class Run:
                 tape.activate(on=False)
             with suppress(Exception):  # inputs that cannot be copied are no fault of the program
                 called.begin(example, module, fed, follows=tape is not None)
+                if tape is not None:
+                    self._note_whole(sys._getframe(2), called)
             _synchronize()
             ready = time.perf_counter()
             self.seconds -= ready - began

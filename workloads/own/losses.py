@@ -75,6 +75,9 @@ class FollowedLoss:
         return not self.steps and self.outputs[self.number] in ("", "loss")
 
 
+RETURNED = FollowedLoss({0: ""}, [], [], 0)  # the whole output
+
+
 class Tape:
     """The calls of functions on what comes from the output of a module, since it returned."""
 

@@ -27,6 +27,7 @@ from workbench.worker.serve import LOG, log_error
 from .._shared.torch_task import end_compilers
 from .calls import Called, Run, TimeUp
 from .handing_over import given, hand_over, received
+from .steps import STEP
 from .target import NO_CUDA_MARKS, flush_at_exit, flush_files, in_one_line, unusable
 from .tree import Example
 
@@ -45,9 +46,6 @@ REMEDIES = (
 )
 WITH_LOSS = "name a builder, package.module:build, with loss(output, batch) next to it"
 WITH_FORWARD = "name a builder, package.module:build, of a module whose forward returns that loss"
-WITH_STEP = (
-    "name a builder of a module whose `forward(self, batch)` returns its `training_step(batch, 0)`"
-)
 COMPILED = "that torch.compile compiles"
 # The line with which argparse, click, Fire, absl and Python begin an error.
 ERROR = re.compile(r"error(:|$)", re.IGNORECASE)
@@ -108,6 +106,8 @@ def _others(chosen: Called, ran: Run, code: Code) -> list[str]:
     if chosen.earlier:
         count = len(chosen.earlier) + 1
         found.append(f"a loss comes from {count} calls of {chosen.name}; a raced step makes them")
+    if chosen.name.endswith(f".{STEP}"):
+        found.append(f"the race calls {chosen.name} without its trainer, so that it logs nothing")
     held = [weights for _, weights in ran.optimizers_of(chosen)]
     if code.train and any(weights - held[0] for weights in held):
         latest = "in a raced step the latest updates all of it"
@@ -134,8 +134,6 @@ def _without_loss(chosen: Called, ran: Run, code: Code) -> WorkloadError:
             return unusable(f"the script was cut after {ran.limit_s:.3g} s, {early}", hint)
     others = [each.name for each in ran.modules if each.loss is not None]
     hint = WITH_FORWARD if chosen.no_loss else WITH_LOSS
-    if chosen.caller.endswith(".training_step"):
-        hint = WITH_STEP
     if others:
         hint = f"race {code.target.partition('::')[0]}::{others[0]}, or {hint}"
     text = f"--train saw no loss that comes from {chosen.name} alone"

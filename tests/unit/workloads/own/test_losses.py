@@ -286,11 +286,16 @@ def test_a_module_without_a_loss_names_one_that_has_one(monkeypatch: Any, tmp_pa
 class Whole(nn.Module):
     """Its step calls one part after the other, as that of Lightning does."""
 
+    automatic_optimization = True
+
     def __init__(self) -> None:
         super().__init__()
         self.encoder, self.decoder = nn.Linear(5, 2), nn.Sequential(nn.Linear(2, 5))
 
-    def training_step(self, batch: Any) -> Any:
+    def training_step(self, batch: Any, number: int, *, scale: float = 1.0) -> Any:
+        return {"loss": self.error(batch * scale)}
+
+    def error(self, batch: Any) -> Any:
         return functional.mse_loss(self.decoder(self.encoder(batch)), batch)
 
     def predict(self, batch: Any) -> Any:
@@ -312,17 +317,44 @@ class Around(nn.Module):
 def test_a_part_of_a_module_is_not_taken_for_the_whole(monkeypatch: Any, tmp_path: Any) -> None:
     ran = Run(follows=True)
     with ran.watched(60.0):
-        Whole().training_step(torch.ones(4, 5)).backward()
+        Whole().error(torch.ones(4, 5)).backward()
         Whole().predict(torch.ones(4, 5))
         Around().training_step(torch.ones(4, 5)).backward()
     encoder, decoder, whole, inner = ran.modules
-    start = "the script calls Whole.training_step, of which only"
+    start = "the script calls Whole.error, of which only"
     assert encoder.part == [f"{start} Linear races: name a builder to race all of it"]
     assert decoder.part[0].startswith(start)
     assert whole.part == inner.part == []
     encoder.seconds = 1e3
-    with fails_with("bad_input", "not of Linear alone", hint="returns its `training_step(batch, "):
+    with fails_with("bad_input", "not of Linear alone", hint="whose forward returns that loss"):
         opening(ran, tmp_path, monkeypatch)
+
+
+def test_a_training_step_of_several_modules_races_as_a_whole(tmp_path: Any) -> None:
+    ran, net = Run(follows=True), Whole()
+    with ran.watched(60.0):
+        for rows in (4, 3, 4):
+            net.zero_grad()
+            net.training_step(torch.ones(rows, 5), 7, scale=2.0)["loss"].backward()
+        expected = gradients(net)
+    chosen = script.choose(ran)
+    assert (chosen.name, chosen.calls) == ("Whole.training_step", 3)
+    assert chosen.seconds == sum(each.seconds for each in ran.modules if each is not chosen)
+    handed = handing_over.given(chosen, ran, code_in(tmp_path))
+    module, example, parts = pickle.loads(cloudpickle.dumps(handed))
+    assert example.args[0].shape == (4, 5)
+    assert not vars(parts)
+    module.to("cpu").zero_grad()
+    module(*example.args, **example.kwargs)["loss"].backward()
+    assert all(torch.equal(a, b) for a, b in zip(gradients(module), expected, strict=True))
+
+
+def test_a_training_step_that_updates_weights_itself_is_no_whole() -> None:
+    ran, net = Run(follows=True), Whole()
+    net.automatic_optimization = False
+    with ran.watched(60.0):
+        net.training_step(torch.ones(4, 5), 0)["loss"].backward()
+    assert [each.name for each in ran.modules] == ["Linear", "Sequential"]
 
 
 def test_the_autocast_of_accelerate_is_taken_off_and_noted(tmp_path: Any) -> None:
