@@ -330,7 +330,9 @@ class Run:
             tape, fed = self._tape_for(module), self._fed
             if tape is not None:
                 tape.activate(on=False)
+            depends = False  # on the output of another call; a call may put its own into its inputs
             with suppress(Exception):  # inputs that cannot be copied are no fault of the program
+                depends = any(x.grad_fn is not None for x in example.tensors().values())
                 called.begin(example, module, fed, follows=tape is not None)
                 if tape is not None:
                     self._note_whole(sys._getframe(2), called)
@@ -344,7 +346,7 @@ class Run:
                 called.seconds += time.perf_counter() - ready
             if tape is not None:
                 with suppress(Exception):  # results that are no tensors
-                    tape.begin(called, example, result)
+                    tape.begin(called, result, depends=depends)
             return result
         finally:
             self._thread.inside = around

@@ -193,6 +193,26 @@ def test_a_loss_of_several_calls_has_a_step_that_makes_them(
     assert all(torch.allclose(a, b) for a, b in zip(gradients(module), expected, strict=True))
 
 
+class Filling(nn.Module):
+    """It puts what it computes into its inputs, as the losses of Sentence Transformers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(5, 6)
+
+    def forward(self, features: dict[str, Any]) -> Any:
+        features["embedding"] = self.inner(features["values"])
+        return features["embedding"].mean()
+
+
+def test_what_a_call_puts_into_its_inputs_is_not_what_it_depends_on() -> None:
+    ran, net = Run(follows=True), Filling()
+    with ran.watched(60.0):
+        net({"values": torch.ones(4, 5)}).backward()
+    assert ran.modules[0].loss.is_returned
+    assert list(ran.modules[0].example.args[0]) == ["values"]
+
+
 class Doubled(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
