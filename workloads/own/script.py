@@ -44,6 +44,7 @@ REMEDIES = (
     (TORCHRUN_MARKS, f"torchrun sets it: put {TORCHRUN} before workbench"),
     (["'get_ipython' is", "'display' is"], "it was a notebook: remove what only IPython can run"),
 )
+LONGER = "raise --budget: a script gets a third of it"
 WITH_LOSS = "name a builder, package.module:build, with loss(output, batch) next to it"
 WITH_FORWARD = "name a builder, package.module:build, of a module whose forward returns that loss"
 COMPILED = "that torch.compile compiles"
@@ -169,10 +170,8 @@ def run(code: Code) -> Run:
             raise WorkloadError(text, code=failure.code, hint=failure.hint)
         where = f" outside functions {COMPILED}, where none is seen" if ran.hides_calls else ""
         if ran.cut:
-            hint = "raise --budget: a script gets a third of it"
-            raise unusable(
-                f"{name} called no torch module within {code.seconds:.3g} s{where}", hint
-            )
+            text = f"{name} called no torch module within {code.seconds:.3g} s{where}"
+            raise unusable(text, LONGER)
         hint = "name a function (--torch or --function), or race the whole script (--command)"
         raise unusable(f"{name} called no torch module{where or ' in its own process'}", hint)
     if ran.hides_calls:
@@ -280,6 +279,9 @@ def choose(ran: Run, name: str = "") -> Called:
         text = f"{chosen.name} is called only by a transform of torch.func, such as vmap"
         hint = "name a function that returns a module which calls torch.func in its forward"
         raise unusable(text, hint)
+    if chosen.example is None and ran.cut and chosen.calls == 1:
+        text = f"the script was cut after {ran.limit_s:.3g} s, in its first call of {chosen.name}"
+        raise unusable(text, LONGER)
     if chosen.example is None:
         raise WorkloadError(f"the inputs of {chosen.name} cannot be copied")
     given = (*chosen.example.args, *chosen.example.kwargs.values())

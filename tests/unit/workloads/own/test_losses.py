@@ -292,6 +292,15 @@ def test_a_script_that_ends_before_it_trains_says_so(monkeypatch: Any, tmp_path:
         opening(evaluated(single), tmp_path, monkeypatch)
 
 
+def test_a_script_that_is_cut_before_its_inputs_are_copied_needs_more_time() -> None:
+    ran = Run(cut=True, limit_s=20.0, modules=[Called("Net", nn.Linear(5, 1), calls=1)])
+    with fails_with("bad_input", "cut after 20 s, in its first call of Net", hint="--budget"):
+        script.choose(ran)
+    ran.modules[0].calls = 2
+    with fails_with("unsupported", "the inputs of Net cannot be copied"):
+        script.choose(ran)
+
+
 def test_a_module_without_a_loss_names_one_that_has_one(monkeypatch: Any, tmp_path: Any) -> None:
     ran, judge, maker = Run(follows=True), nn.Linear(5, 1), nn.Sequential(nn.Linear(2, 5))
     with ran.watched(60.0):
