@@ -17,7 +17,7 @@ def circumstances(module: Any, modal: Sequence[Any]) -> Iterator[str]:
     if is_compiled(module) or is_compiled(without_parallel(around)):
         yield "compiled"
     if around is not without_parallel(around):
-        yield f"in {type(around).__name__}"
+        yield f"in {type(around).__name__.lstrip('_')}"
     if has_mixed_forward(without_parallel(around)):
         yield "under autocast by Accelerate"
     first = next(module.parameters(), None)

@@ -244,9 +244,11 @@ def unwrapped(module: Any) -> Any:
 
 
 def without_parallel(module: Any) -> Any:
-    """The module in DataParallel, which wants its weights on a certain GPU; any other unchanged."""
+    """The module in DataParallel, which wants its weights on a certain GPU, or in the wrapper of
+    Lightning's Fabric, which wants its own `backward`; any other unchanged."""
     wrappers = nn.DataParallel, nn.parallel.DistributedDataParallel
-    return module.module if isinstance(module, wrappers) else module
+    is_wrapper = isinstance(module, wrappers) or type(module).__name__ == "_FabricModule"
+    return module.module if is_wrapper else module
 
 
 def has_mixed_forward(module: Any) -> bool:

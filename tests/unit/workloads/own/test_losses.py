@@ -193,6 +193,25 @@ def test_a_loss_of_several_calls_has_a_step_that_makes_them(
     assert all(torch.allclose(a, b) for a, b in zip(gradients(module), expected, strict=True))
 
 
+class _FabricModule(nn.Module):
+    """The wrapper of Fabric, which in some precisions wants its own `backward`."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, inputs: Any) -> Any:
+        return self.module(inputs)
+
+
+def test_the_module_inside_that_of_fabric_races() -> None:
+    ran, net = Run(follows=True), nn.Linear(5, 6)
+    with ran.watched(60.0):
+        _FabricModule(net)(torch.ones(4, 5)).sum().backward()
+    assert ran.modules[0].module is net
+    assert ran.modules[0].notes == ["Linear was in FabricModule in 1 of 1 calls"]
+
+
 class Filling(nn.Module):
     """It puts what it computes into its inputs, as the losses of Sentence Transformers do."""
 
