@@ -265,7 +265,7 @@ def _restore(settings: dict[Callable[[Any], Any], Any], ran: Run) -> None:
 def choose(ran: Run, name: str = "") -> Called:
     """The module called `name`, or else the one with the largest share of the script's time; in a
     training it is one that is trained, else one with weights: losses, metrics and transforms of
-    images are modules too.
+    images are modules too.  A part of another one comes last (`_is_part`).
 
     WorkloadError: `bad_target` if none has that name, `bad_input` if only torch.func calls it or if
     its inputs belong to its own modules, `unsupported` if they cannot be copied.
@@ -274,7 +274,12 @@ def choose(ran: Run, name: str = "") -> Called:
     if not found:
         seen = ", ".join(module.name for module in ran.modules)
         raise WorkloadError(f"the script calls no {name!r}; it calls {seen}", code="bad_target")
-    chosen = max(found, key=lambda x: (ran.trains(x), bool(x.module.state_dict()), x.seconds))
+
+    def rank(called: Called) -> tuple[bool, bool, bool, float]:
+        is_own = ran.follows or not _is_part(called, found)
+        return ran.trains(called), bool(called.module.state_dict()), is_own, called.seconds
+
+    chosen = max(found, key=rank)
     if chosen.example is None and chosen.transformed:
         text = f"{chosen.name} is called only by a transform of torch.func, such as vmap"
         hint = "name a function that returns a module which calls torch.func in its forward"
@@ -292,6 +297,16 @@ def choose(ran: Run, name: str = "") -> Called:
         hint = f"name a builder, or another module, as script.py::{next(others, 'Name')}"
         raise unusable(text, hint)
     return chosen
+
+
+def _is_part(called: Called, others: Sequence[Called]) -> bool:
+    """Whether a module that is called as often has it, or another of its class, as a part.  YOLO
+    calls its parts once when it is built, and a first call may take longest."""
+    module, kind = called.module, type(called.module)
+    is_torchs = kind.__module__.startswith("torch.nn.")
+    larger = (each.module.modules() for each in others if each.calls >= called.calls)
+    parts = itertools.chain(*(itertools.islice(all_of, 1, None) for all_of in larger))
+    return any(part is module or (type(part) is kind and not is_torchs) for part in parts)
 
 
 def _exit_of(own: int) -> Any:

@@ -1,5 +1,6 @@
 """The choice among the modules of a script, and the words for how it ended, without running one."""
 
+import copy
 from dataclasses import replace
 from typing import Any
 
@@ -80,6 +81,31 @@ def test_a_module_that_another_hides_is_seen(follows: bool, seen: list[str]) -> 
             hides(torch.ones(1, 3))
     assert [(each.name, each.calls) for each in ran.modules] == [(name, 2) for name in seen]
     assert script.choose(ran).name == seen[-1]
+
+
+class Linear(torch.nn.Linear):
+    """A class that is not torch's."""
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_module_comes_before_its_parts_unless_they_are_called_more_often(copied: bool) -> None:
+    ran, net = Run(), torch.nn.Sequential(Linear(3, 2))
+    part = copy.deepcopy(net[0]) if copied else net[0]
+    with ran.watched(60.0):
+        part(torch.ones(1, 3))
+        net(torch.ones(1, 3))
+        ran.modules[0].seconds = 1e3
+        assert script.choose(ran).name == "Sequential"
+        part(torch.ones(1, 3))
+    assert script.choose(ran).name == "Linear"
+
+
+def test_a_module_of_torchs_classes_is_no_part_of_one_that_has_others() -> None:
+    ran, net, head = Run(), torch.nn.Sequential(torch.nn.Linear(3, 3)), torch.nn.Linear(3, 2)
+    with ran.watched(60.0):
+        head(net(torch.ones(1, 3)))
+    ran.modules[1].seconds = 1e3
+    assert script.choose(ran).name == "Linear"
 
 
 class Drops(torch.nn.Module):
