@@ -8,8 +8,6 @@ forward hooks after a BaseException such as TimeUp.
 import copy
 import functools
 import gc
-import inspect
-import re
 import signal
 import sys
 import threading
@@ -23,9 +21,11 @@ from typing import Any
 
 from workbench.worker.libraries import torch
 
+from .circumstances import circumstances, modal_parts
 from .feeding import Fed, noted
-from .losses import Tape
-from .tree import Example, is_compiled, tensors, unwrapped, without_parallel
+from .losses import RETURNED, Tape
+from .steps import STEP, step_of, stepping
+from .tree import Example, tensors, unwrapped, without_parallel
 
 INSTANCES = 8  # most per class with records of their own; a program may make one for every call
 SHAPES = 5  # most that are listed
@@ -57,6 +57,7 @@ class Called:
     no_loss: str = ""  # why it has none
     fed: Sequence[Fed] = ()  # the latest batches of DataLoaders before the call of the example
     caller: str = ""  # latest method of a larger module that called it: "Agent.act"
+    whole: "Called | None" = None  # the training step that called it
     _circumstances: Counter[str] = field(default_factory=Counter)  # calls, as "in training mode"
     _kept: str = ""  # shapes of the example
     _latest: str = ""  # shapes of the latest call
@@ -152,6 +153,8 @@ class Run:
     # Name of a module and "Class.method" that called it: whether that class is the larger module.
     _callers: dict[tuple[str, str], bool] = field(default_factory=dict)
     _shared: set[str] = field(default_factory=set)  # classes of more modules than INSTANCES
+    # Training steps and the first modules that they call, by the id of the module with the step.
+    _wholes: dict[int, tuple[Called, Called]] = field(default_factory=dict)
     _thread: threading.local = field(default_factory=threading.local)
 
     @contextmanager
@@ -206,6 +209,7 @@ class Run:
             torch.nn.Module.__call__, torch.autograd.backward = original, backward
             hook.remove()
             self._stop_following()
+            self._add_wholes()
             self._note_gradients()  # compiled steps were not watched
             signal.signal(signal.SIGALRM, handler)
 
@@ -274,6 +278,28 @@ class Run:
             self._callers[key] = is_larger or method == "forward"
         called.caller = name if self._callers[key] else called.caller
 
+    def _note_whole(self, frame: FrameType, called: Called) -> None:
+        """Note the training step that makes a call of one of its modules."""
+        found = step_of(frame)
+        if found is None or len({*self._wholes, id(found[0])}) > INSTANCES:
+            return
+        owner, inputs = found
+        if id(owner) not in self._wholes:
+            name = f"{type(owner).__name__}.{STEP}"
+            self._wholes[id(owner)] = Called(name, stepping(owner)), called
+        called.whole, first = self._wholes[id(owner)]
+        if called is first:
+            called.whole.calls += 1
+            called.whole.begin(inputs, owner, self._fed, follows=True)
+
+    def _add_wholes(self) -> None:
+        """Add the training steps whose loss comes from more than the output of one module."""
+        for whole, _ in self._wholes.values():
+            parts = [each for each in self.modules if each.whole is whole]
+            if any(each.no_loss for each in parts) and not any(each.loss for each in parts):
+                whole.seconds, whole.loss = sum(each.seconds for each in parts), RETURNED
+                self.modules.append(whole)
+
     def _stop(self, *_: object) -> None:
         if not self.cut:  # a call that compiles may be cut before the first step of an optimizer
             kind = torch.optim.Optimizer
@@ -284,16 +310,19 @@ class Run:
 
     def _is_unwatched(self, module: Any) -> bool:
         """Whether a call is inside another, or inside a capture of a CUDA graph, which cannot be
-        synchronised."""
-        if getattr(self._thread, "inside", False) or getattr(module, "_is_replica", False):
+        synchronised.  Inside one that only hides weights, as those of YOLO do, they are watched."""
+        inside = getattr(self._thread, "inside", None)
+        if inside or (inside is False and not _has_weights(module)):
+            return True
+        if getattr(module, "_is_replica", False):
             return True
         return torch.cuda.is_initialized() and bool(torch.cuda.is_current_stream_capturing())
 
     def _call(self, original: Any, module: Any, example: Example) -> Any:
         # The program waits for the work that it has queued; that wait is not the module's.
         _synchronize()
-        began = time.perf_counter()
-        self._thread.inside = True
+        began, around = time.perf_counter(), getattr(self._thread, "inside", None)
+        self._thread.inside = self.follows or _has_weights(module)
         try:
             called = self._record(unwrapped(without_parallel(unwrapped(module))))
             called.calls += 1
@@ -301,8 +330,12 @@ class Run:
             tape, fed = self._tape_for(module), self._fed
             if tape is not None:
                 tape.activate(on=False)
+            depends = False  # on the output of another call; a call may put its own into its inputs
             with suppress(Exception):  # inputs that cannot be copied are no fault of the program
+                depends = any(x.grad_fn is not None for x in example.tensors().values())
                 called.begin(example, module, fed, follows=tape is not None)
+                if tape is not None:
+                    self._note_whole(sys._getframe(2), called)
             _synchronize()
             ready = time.perf_counter()
             self.seconds -= ready - began
@@ -313,15 +346,15 @@ class Run:
                 called.seconds += time.perf_counter() - ready
             if tape is not None:
                 with suppress(Exception):  # results that are no tensors
-                    tape.begin(called, example, result)
+                    tape.begin(called, result, depends=depends)
             return result
         finally:
-            self._thread.inside = False
+            self._thread.inside = around
 
     def _tape_for(self, module: Any) -> Tape | None:
         """The tape for the output of a module with weights; None for others, such as losses, whose
         functions are on the tape themselves."""
-        if not self.follows or next(module.parameters(), None) is None:
+        if not self.follows or not _has_weights(module):
             return None
         if not hasattr(self._thread, "tape"):
             self._thread.tape = Tape()
@@ -346,46 +379,8 @@ class Run:
         return self.modules[-1]
 
 
-def circumstances(module: Any, modal: Sequence[Any]) -> Iterator[str]:
-    """The circumstances of a call that the race does not have; `modal` are its `modal_parts`."""
-    around = unwrapped(module)
-    if is_compiled(module) or is_compiled(without_parallel(around)):
-        yield "compiled"
-    if around is not without_parallel(around):
-        yield f"in {type(around).__name__}"
-    first = next(module.parameters(), None)
-    if first is not None and first.device.type != "cpu":
-        yield f"on {first.device}"
-    if any(part.training for part in modal):
-        yield "in training mode"
-    for device in ("cpu", "cuda"):
-        if torch.is_autocast_enabled(device):
-            kind = str(torch.get_autocast_dtype(device)).rpartition(".")[2]
-            yield f"under autocast to {kind} on {device}"
-
-
-def modal_parts(module: Any) -> list[Any]:
-    """The parts that compute something else in training mode: torch's with dropout or batch
-    statistics, and those of other classes whose source reads `.training`."""
-    from torch.nn.modules.batchnorm import _NormBase
-    from torch.nn.modules.dropout import _DropoutNd
-
-    def is_modal(part: Any) -> bool:
-        dropout = getattr(part, "dropout", 0.0)  # recurrent layers and attention have a number
-        if isinstance(part, _NormBase | _DropoutNd) or (isinstance(dropout, float) and dropout > 0):
-            return True
-        kind: Any = type(part)
-        return not kind.__module__.startswith("torch.nn.") and _mentions_mode(kind)
-
-    return list(filter(is_modal, module.modules()))
-
-
-@functools.cache
-def _mentions_mode(kind: type) -> bool:
-    try:
-        return re.search(r"\.training\b", inspect.getsource(kind)) is not None
-    except (OSError, TypeError):
-        return True
+def _has_weights(module: Any) -> bool:
+    return next(module.parameters(), None) is not None
 
 
 def _values(example: Example) -> int:

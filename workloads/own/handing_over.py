@@ -21,7 +21,7 @@ from workbench.worker.libraries import torch
 from .calls import Called, Run
 from .feeding import feed_of
 from .target import is_users
-from .tree import Example, uncompiled, without_parallel
+from .tree import Example, uncompiled, without_mixed_forward, without_parallel
 
 PICKLE, PATHS, DATA = "module.pt", "paths.json", "data.pickle"  # files in `Code.folder`
 MOST_DATA = 1 << 30  # bytes
@@ -30,7 +30,8 @@ MOST_DATA = 1 << 30  # bytes
 def given(chosen: Called, ran: Run, code: Code) -> tuple[Any, Any, SimpleNamespace]:
     """The module, its inputs and the parts of its training; the last input is that of a followed
     loss."""
-    module, inputs, parts = uncompiled(chosen.module), chosen.example, SimpleNamespace()
+    module = uncompiled(without_mixed_forward(chosen.module))
+    inputs, parts = chosen.example, SimpleNamespace()
     assert inputs is not None  # others are not chosen
     if chosen.earlier:
         module, inputs = _together(module, [*chosen.earlier, inputs])

@@ -13,7 +13,7 @@ from typing import Any
 
 from workbench.worker.libraries import torch
 
-from .tree import Example, tensors, tensors_of_output
+from .tree import tensors, tensors_of_output
 
 MOST_CALLS = 4  # most calls of a module for one loss, since their graphs stay in memory
 
@@ -75,6 +75,9 @@ class FollowedLoss:
         return not self.steps and self.outputs[self.number] in ("", "loss")
 
 
+RETURNED = FollowedLoss({0: ""}, [], [], 0)  # the whole output
+
+
 class Tape:
     """The calls of functions on what comes from the output of a module, since it returned."""
 
@@ -94,8 +97,9 @@ class Tape:
         self._foreign: set[int] = set()  # weights, and what could not be followed
         self._steps: list[Step] = []
 
-    def begin(self, called: Any, inputs: Example, output: Any) -> None:
-        """Follow the output of a module, if its loss is wanted, or that of another is."""
+    def begin(self, called: Any, output: Any, *, depends: bool) -> None:
+        """Follow the output of a module, if its loss is wanted, or that of another is; `depends`:
+        its inputs come from weights."""
         earlier = self._calls.get(id(called), ())
         if earlier and (self._is_judged or len(earlier) == MOST_CALLS):
             self._clear()
@@ -106,7 +110,7 @@ class Tape:
             own = {self._number(x): (called, len(calls), path) for path, x in found.items()}
             calls.append(called.awaiting)
             self._origins |= own
-            if any(x.grad_fn is not None for x in inputs.tensors().values()):
+            if depends:
                 self._foreign |= own.keys()  # a step is more than this call
         self._followed |= self._origins.keys()
         self.activate(on=bool(self._origins))

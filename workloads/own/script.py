@@ -27,6 +27,7 @@ from workbench.worker.serve import LOG, log_error
 from .._shared.torch_task import end_compilers
 from .calls import Called, Run, TimeUp
 from .handing_over import given, hand_over, received
+from .steps import STEP
 from .target import NO_CUDA_MARKS, flush_at_exit, flush_files, in_one_line, unusable
 from .tree import Example
 
@@ -43,11 +44,9 @@ REMEDIES = (
     (TORCHRUN_MARKS, f"torchrun sets it: put {TORCHRUN} before workbench"),
     (["'get_ipython' is", "'display' is"], "it was a notebook: remove what only IPython can run"),
 )
+LONGER = "raise --budget: a script gets a third of it"
 WITH_LOSS = "name a builder, package.module:build, with loss(output, batch) next to it"
 WITH_FORWARD = "name a builder, package.module:build, of a module whose forward returns that loss"
-WITH_STEP = (
-    "name a builder of a module whose `forward(self, batch)` returns its `training_step(batch, 0)`"
-)
 COMPILED = "that torch.compile compiles"
 # The line with which argparse, click, Fire, absl and Python begin an error.
 ERROR = re.compile(r"error(:|$)", re.IGNORECASE)
@@ -108,6 +107,8 @@ def _others(chosen: Called, ran: Run, code: Code) -> list[str]:
     if chosen.earlier:
         count = len(chosen.earlier) + 1
         found.append(f"a loss comes from {count} calls of {chosen.name}; a raced step makes them")
+    if chosen.name.endswith(f".{STEP}"):
+        found.append(f"the race calls {chosen.name} without its trainer, so that it logs nothing")
     held = [weights for _, weights in ran.optimizers_of(chosen)]
     if code.train and any(weights - held[0] for weights in held):
         latest = "in a raced step the latest updates all of it"
@@ -134,8 +135,6 @@ def _without_loss(chosen: Called, ran: Run, code: Code) -> WorkloadError:
             return unusable(f"the script was cut after {ran.limit_s:.3g} s, {early}", hint)
     others = [each.name for each in ran.modules if each.loss is not None]
     hint = WITH_FORWARD if chosen.no_loss else WITH_LOSS
-    if chosen.caller.endswith(".training_step"):
-        hint = WITH_STEP
     if others:
         hint = f"race {code.target.partition('::')[0]}::{others[0]}, or {hint}"
     text = f"--train saw no loss that comes from {chosen.name} alone"
@@ -171,10 +170,8 @@ def run(code: Code) -> Run:
             raise WorkloadError(text, code=failure.code, hint=failure.hint)
         where = f" outside functions {COMPILED}, where none is seen" if ran.hides_calls else ""
         if ran.cut:
-            hint = "raise --budget: a script gets a third of it"
-            raise unusable(
-                f"{name} called no torch module within {code.seconds:.3g} s{where}", hint
-            )
+            text = f"{name} called no torch module within {code.seconds:.3g} s{where}"
+            raise unusable(text, LONGER)
         hint = "name a function (--torch or --function), or race the whole script (--command)"
         raise unusable(f"{name} called no torch module{where or ' in its own process'}", hint)
     if ran.hides_calls:
@@ -268,7 +265,7 @@ def _restore(settings: dict[Callable[[Any], Any], Any], ran: Run) -> None:
 def choose(ran: Run, name: str = "") -> Called:
     """The module called `name`, or else the one with the largest share of the script's time; in a
     training it is one that is trained, else one with weights: losses, metrics and transforms of
-    images are modules too.
+    images are modules too.  A part of another one comes last (`_is_part`).
 
     WorkloadError: `bad_target` if none has that name, `bad_input` if only torch.func calls it or if
     its inputs belong to its own modules, `unsupported` if they cannot be copied.
@@ -277,11 +274,19 @@ def choose(ran: Run, name: str = "") -> Called:
     if not found:
         seen = ", ".join(module.name for module in ran.modules)
         raise WorkloadError(f"the script calls no {name!r}; it calls {seen}", code="bad_target")
-    chosen = max(found, key=lambda x: (ran.trains(x), bool(x.module.state_dict()), x.seconds))
+
+    def rank(called: Called) -> tuple[bool, bool, bool, float]:
+        is_own = ran.follows or not _is_part(called, found)
+        return ran.trains(called), bool(called.module.state_dict()), is_own, called.seconds
+
+    chosen = max(found, key=rank)
     if chosen.example is None and chosen.transformed:
         text = f"{chosen.name} is called only by a transform of torch.func, such as vmap"
         hint = "name a function that returns a module which calls torch.func in its forward"
         raise unusable(text, hint)
+    if chosen.example is None and ran.cut and chosen.calls == 1:
+        text = f"the script was cut after {ran.limit_s:.3g} s, in its first call of {chosen.name}"
+        raise unusable(text, LONGER)
     if chosen.example is None:
         raise WorkloadError(f"the inputs of {chosen.name} cannot be copied")
     given = (*chosen.example.args, *chosen.example.kwargs.values())
@@ -292,6 +297,16 @@ def choose(ran: Run, name: str = "") -> Called:
         hint = f"name a builder, or another module, as script.py::{next(others, 'Name')}"
         raise unusable(text, hint)
     return chosen
+
+
+def _is_part(called: Called, others: Sequence[Called]) -> bool:
+    """Whether a module that is called as often has it, or another of its class, as a part.  YOLO
+    calls its parts once when it is built, and a first call may take longest."""
+    module, kind = called.module, type(called.module)
+    is_torchs = kind.__module__.startswith("torch.nn.")
+    larger = (each.module.modules() for each in others if each.calls >= called.calls)
+    parts = itertools.chain(*(itertools.islice(all_of, 1, None) for all_of in larger))
+    return any(part is module or (type(part) is kind and not is_torchs) for part in parts)
 
 
 def _exit_of(own: int) -> Any:

@@ -43,6 +43,7 @@ REMEDIES = (  # by a part of torch's message in a training step
         "backward through the graph a second time",
         "it keeps a state between steps: let its forward detach() or renew that",
     ),
+    ("is not attached to a `Trainer`", "put lines that need one under `if self._trainer:`"),
     ("does not support sparse gradients", "define an optimizer that does, such as SGD or Adagrad"),
 )
 GUARD = "put what only a script does under `if __name__ == '__main__':`"

@@ -244,9 +244,26 @@ def unwrapped(module: Any) -> Any:
 
 
 def without_parallel(module: Any) -> Any:
-    """The module in DataParallel, which wants its weights on a certain GPU; any other unchanged."""
+    """The module in DataParallel, which wants its weights on a certain GPU, or in the wrapper of
+    Lightning's Fabric, which wants its own `backward`; any other unchanged."""
     wrappers = nn.DataParallel, nn.parallel.DistributedDataParallel
-    return module.module if isinstance(module, wrappers) else module
+    is_wrapper = isinstance(module, wrappers) or type(module).__name__ == "_FabricModule"
+    return module.module if is_wrapper else module
+
+
+def has_mixed_forward(module: Any) -> bool:
+    """Whether Accelerate has put autocast around its `forward`, in a way that cannot be pickled."""
+    return "_original_forward" in vars(module)
+
+
+def without_mixed_forward(module: Any) -> Any:
+    """The module with the `forward` that it had before Accelerate; any other unchanged."""
+    if has_mixed_forward(module):
+        own = vars(module).pop("_original_forward")
+        vars(module).pop("forward", None)
+        if own != module.forward and getattr(own, "__self__", module) is module:
+            module.forward = own  # one of the program's own
+    return module
 
 
 def is_compiled(module: Any) -> bool:

@@ -70,7 +70,9 @@ def _legend(facts: CodeFacts, case: Case, question: OwnQuestion) -> list[str]:
     trains = "; optimizer: yours" if question.train else ""
     trains += "; loss: yours" if facts.loss else ""
     trains += "; batch: what it takes" if _takes_batch(facts) else ""
-    return [f"# model: your module; inputs: its arguments{named}{trains}"]
+    steps = any(each.chosen and each.name.endswith(".training_step") for each in facts.modules)
+    model = "a module whose forward calls your training_step" if steps else "your module"
+    return [f"# model: {model}; inputs: its arguments{named}{trains}"]
 
 
 def lines(facts: CodeFacts, case: Case, question: OwnQuestion) -> Lines:

@@ -14,7 +14,7 @@ from own_subject import Subject
 from workbench.advisor.own.snippet import MOVED, ON_DEVICE, snippet
 from workbench.contract import Case
 from workbench.planning.questions import OwnQuestion
-from workbench.records.code import CodeFacts, CodeInput
+from workbench.records.code import CalledModule, CodeFacts, CodeInput
 from workbench.worker.code import Code
 from workloads.own import export
 from workloads.own.reference import Reference
@@ -113,6 +113,12 @@ def test_a_session(scope: dict[str, Any], tmp_path: Any, monkeypatch: Any) -> No
     torch.testing.assert_close(torch.from_numpy(scope["output"][0]), right)
     assert scope["options"].intra_op_num_threads == 1
     assert scope["options"].get_session_config_entry("session.intra_op.allow_spinning") == "0"
+
+
+def test_the_lines_of_a_whole_training_step_say_what_their_model_is() -> None:
+    step = CalledModule("Net.training_step", 1, 1.0, 1.0, [], chosen=True)
+    legend = snippet(facts(modules=[step]), case(batch=4), TRAINING).splitlines()[0]
+    assert legend.startswith("# model: a module whose forward calls your training_step; inputs")
 
 
 @pytest.mark.parametrize(("precision", "mode"), [("fp32", "nhwc"), ("bf16", "fused")])

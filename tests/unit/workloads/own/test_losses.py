@@ -2,6 +2,8 @@
 
 import pickle
 from dataclasses import replace
+from threading import Lock
+from types import MethodType
 from typing import Any
 
 import cloudpickle
@@ -191,6 +193,45 @@ def test_a_loss_of_several_calls_has_a_step_that_makes_them(
     assert all(torch.allclose(a, b) for a, b in zip(gradients(module), expected, strict=True))
 
 
+class _FabricModule(nn.Module):
+    """The wrapper of Fabric, which in some precisions wants its own `backward`."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, inputs: Any) -> Any:
+        return self.module(inputs)
+
+
+def test_the_module_inside_that_of_fabric_races() -> None:
+    ran, net = Run(follows=True), nn.Linear(5, 6)
+    with ran.watched(60.0):
+        _FabricModule(net)(torch.ones(4, 5)).sum().backward()
+    assert ran.modules[0].module is net
+    assert ran.modules[0].notes == ["Linear was in FabricModule in 1 of 1 calls"]
+
+
+class Filling(nn.Module):
+    """It puts what it computes into its inputs, as the losses of Sentence Transformers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(5, 6)
+
+    def forward(self, features: dict[str, Any]) -> Any:
+        features["embedding"] = self.inner(features["values"])
+        return features["embedding"].mean()
+
+
+def test_what_a_call_puts_into_its_inputs_is_not_what_it_depends_on() -> None:
+    ran, net = Run(follows=True), Filling()
+    with ran.watched(60.0):
+        net({"values": torch.ones(4, 5)}).backward()
+    assert ran.modules[0].loss.is_returned
+    assert list(ran.modules[0].example.args[0]) == ["values"]
+
+
 class Doubled(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
@@ -270,6 +311,15 @@ def test_a_script_that_ends_before_it_trains_says_so(monkeypatch: Any, tmp_path:
         opening(evaluated(single), tmp_path, monkeypatch)
 
 
+def test_a_script_that_is_cut_before_its_inputs_are_copied_needs_more_time() -> None:
+    ran = Run(cut=True, limit_s=20.0, modules=[Called("Net", nn.Linear(5, 1), calls=1)])
+    with fails_with("bad_input", "cut after 20 s, in its first call of Net", hint="--budget"):
+        script.choose(ran)
+    ran.modules[0].calls = 2
+    with fails_with("unsupported", "the inputs of Net cannot be copied"):
+        script.choose(ran)
+
+
 def test_a_module_without_a_loss_names_one_that_has_one(monkeypatch: Any, tmp_path: Any) -> None:
     ran, judge, maker = Run(follows=True), nn.Linear(5, 1), nn.Sequential(nn.Linear(2, 5))
     with ran.watched(60.0):
@@ -284,11 +334,16 @@ def test_a_module_without_a_loss_names_one_that_has_one(monkeypatch: Any, tmp_pa
 class Whole(nn.Module):
     """Its step calls one part after the other, as that of Lightning does."""
 
+    automatic_optimization = True
+
     def __init__(self) -> None:
         super().__init__()
         self.encoder, self.decoder = nn.Linear(5, 2), nn.Sequential(nn.Linear(2, 5))
 
-    def training_step(self, batch: Any) -> Any:
+    def training_step(self, batch: Any, number: int, *, scale: float = 1.0) -> Any:
+        return {"loss": self.error(batch * scale)}
+
+    def error(self, batch: Any) -> Any:
         return functional.mse_loss(self.decoder(self.encoder(batch)), batch)
 
     def predict(self, batch: Any) -> Any:
@@ -310,17 +365,61 @@ class Around(nn.Module):
 def test_a_part_of_a_module_is_not_taken_for_the_whole(monkeypatch: Any, tmp_path: Any) -> None:
     ran = Run(follows=True)
     with ran.watched(60.0):
-        Whole().training_step(torch.ones(4, 5)).backward()
+        Whole().error(torch.ones(4, 5)).backward()
         Whole().predict(torch.ones(4, 5))
         Around().training_step(torch.ones(4, 5)).backward()
     encoder, decoder, whole, inner = ran.modules
-    start = "the script calls Whole.training_step, of which only"
+    start = "the script calls Whole.error, of which only"
     assert encoder.part == [f"{start} Linear races: name a builder to race all of it"]
     assert decoder.part[0].startswith(start)
     assert whole.part == inner.part == []
     encoder.seconds = 1e3
-    with fails_with("bad_input", "not of Linear alone", hint="returns its `training_step(batch, "):
+    with fails_with("bad_input", "not of Linear alone", hint="whose forward returns that loss"):
         opening(ran, tmp_path, monkeypatch)
+
+
+def test_a_training_step_of_several_modules_races_as_a_whole(tmp_path: Any) -> None:
+    ran, net = Run(follows=True), Whole()
+    with ran.watched(60.0):
+        for rows in (4, 3, 4):
+            net.zero_grad()
+            net.training_step(torch.ones(rows, 5), 7, scale=2.0)["loss"].backward()
+        expected = gradients(net)
+    chosen = script.choose(ran)
+    assert (chosen.name, chosen.calls) == ("Whole.training_step", 3)
+    assert chosen.seconds == sum(each.seconds for each in ran.modules if each is not chosen)
+    handed = handing_over.given(chosen, ran, code_in(tmp_path))
+    module, example, parts = pickle.loads(cloudpickle.dumps(handed))
+    assert example.args[0].shape == (4, 5)
+    assert not vars(parts)
+    module.to("cpu").zero_grad()
+    module(*example.args, **example.kwargs)["loss"].backward()
+    assert all(torch.equal(a, b) for a, b in zip(gradients(module), expected, strict=True))
+
+
+def test_a_training_step_that_updates_weights_itself_is_no_whole() -> None:
+    ran, net = Run(follows=True), Whole()
+    net.automatic_optimization = False
+    with ran.watched(60.0):
+        net.training_step(torch.ones(4, 5), 0)["loss"].backward()
+    assert [each.name for each in ran.modules] == ["Linear", "Sequential"]
+
+
+def test_the_autocast_of_accelerate_is_taken_off_and_noted(tmp_path: Any) -> None:
+    ran, net, lock = Run(follows=True), nn.Linear(5, 1), Lock()
+
+    def mixed(self: Any, inputs: Any) -> Any:
+        with lock, torch.autocast("cpu", torch.bfloat16):
+            return nn.Linear.forward(self, inputs).float()
+
+    net._original_forward, net.forward = net.forward, MethodType(mixed, net)
+    with ran.watched(60.0):
+        net(torch.ones(4, 5)).mean().backward()
+    called = ran.modules[0]
+    assert called.notes == ["Linear was under autocast by Accelerate in 1 of 1 calls"]
+    module, *_ = pickle.loads(cloudpickle.dumps(handing_over.given(called, ran, code_in(tmp_path))))
+    assert module(torch.ones(4, 5)).dtype == torch.float32
+    assert "forward" not in vars(module)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The choice among the modules of a script, and the words for how it ended, without running one."""
 
+import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from checking import fails_with
 
 from workbench.worker.code import Code
 from workloads.own import calls, handing_over, script
-from workloads.own.calls import Called, Run, _shapes, circumstances, modal_parts
+from workloads.own.calls import Called, Run, _shapes
+from workloads.own.circumstances import circumstances, modal_parts
 from workloads.own.tree import Example
 
 
@@ -77,6 +79,52 @@ def test_the_wait_for_work_that_a_script_has_queued_on_a_gpu_is_part_of_its_time
     with ran.watched(60.0):
         torch.nn.Linear(3, 2)(torch.ones(1, 3))
     assert (ran.seconds, ran.modules[0].seconds) == (4.0, 0.0)
+
+
+class Hides(torch.nn.Module):
+    """It has its module in another object, as the predictor of YOLO does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held, self.around = [torch.nn.Linear(3, 2)], torch.nn.ReLU()
+
+    def forward(self, x: Any) -> Any:
+        return self.around(self.held[0](x))
+
+
+@pytest.mark.parametrize(("follows", "seen"), [(False, ["Hides", "Linear"]), (True, ["Hides"])])
+def test_a_module_that_another_hides_is_seen(follows: bool, seen: list[str]) -> None:
+    ran, hides = Run(follows=follows), Hides()
+    with ran.watched(60.0):
+        for _ in range(2):
+            hides(torch.ones(1, 3))
+    assert [(each.name, each.calls) for each in ran.modules] == [(name, 2) for name in seen]
+    assert script.choose(ran).name == seen[-1]
+
+
+class Linear(torch.nn.Linear):
+    """A class that is not torch's."""
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_module_comes_before_its_parts_unless_they_are_called_more_often(copied: bool) -> None:
+    ran, net = Run(), torch.nn.Sequential(Linear(3, 2))
+    part = copy.deepcopy(net[0]) if copied else net[0]
+    with ran.watched(60.0):
+        part(torch.ones(1, 3))
+        net(torch.ones(1, 3))
+        ran.modules[0].seconds = 1e3
+        assert script.choose(ran).name == "Sequential"
+        part(torch.ones(1, 3))
+    assert script.choose(ran).name == "Linear"
+
+
+def test_a_module_of_torchs_classes_is_no_part_of_one_that_has_others() -> None:
+    ran, net, head = Run(), torch.nn.Sequential(torch.nn.Linear(3, 3)), torch.nn.Linear(3, 2)
+    with ran.watched(60.0):
+        head(net(torch.ones(1, 3)))
+    ran.modules[1].seconds = 1e3
+    assert script.choose(ran).name == "Linear"
 
 
 class Drops(torch.nn.Module):

@@ -113,6 +113,14 @@ def test_a_broken_loss_is_one_line(loss: Any, code: str, message: str, tmp_path:
         assert "def loss(output, batch)" in (caught.value.hint or "")
 
 
+def test_a_module_with_a_training_step_needs_a_forward_that_calls_it(tmp_path: Path) -> None:
+    one = dropped()
+    one.functions["loss"] = None
+    one.module.training_step = one.module.forward
+    with fails_with("bad_input", "not a scalar", hint="returns `model.training_step"):
+        examined(one, tmp_path)
+
+
 def test_what_was_found_is_noted(tmp_path: Path) -> None:
     bare, full = examined(dropped(), tmp_path), examined(supervised(), tmp_path)
     assert any("AdamW" in note for note in bare["notes"])
