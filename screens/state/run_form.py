@@ -150,7 +150,7 @@ class RunForm:
             workloads=() if is_table else (self.entry,),  # own code has the budget of a workload
             crossover=self.before.crossover and is_table,
             all_scenarios=self.before.all_scenarios and is_table and not named,
-            model=ModelQuestion("") if is_model else None,
+            question=ModelQuestion("") if is_model else None,
             quick=effort == QUICK,
             thorough=effort == THOROUGH,
         ).budget
@@ -197,7 +197,7 @@ class RunForm:
             kept = {name: getattr(self.before, name) for name in OF_SCENARIOS}
             kept["all_scenarios"] = self.before.all_scenarios and not chosen["scenarios"]
         elif self.entry == OWN:
-            chosen, kept = {}, own_form.question(self.before, text)
+            chosen, kept = {}, {"question": own_form.question(self.before, text)}
         else:
             prefix = f"{self.entry}."
             given = [key for key in self.texts if key.startswith(prefix) and text(key)]

@@ -60,6 +60,7 @@ class ModelQuestion:
     save_best: str | None = set_by("--save-best", None)
     kind: ClassVar[str] = MODEL
     option: ClassVar[str] = "--model"
+    arguments: ClassVar[tuple[str, ...]] = ()
 
     @property
     def metric(self) -> str:

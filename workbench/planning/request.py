@@ -38,8 +38,8 @@ class Request:
     workloads: tuple[str, ...] = ()  # for `run`
     every: bool = False  # `run --all`
     ceilings: bool = False  # `ceilings`: measure what the machine can reach
-    model: ModelQuestion | None = None  # `advise --model`
-    own: OwnQuestion | None = None  # `advise --torch`, `--function` or `--command`
+    # About the user's own model or code: `advise --model`, `--torch`, `--function` or `--command`.
+    question: ModelQuestion | OwnQuestion | None = None
     resumes: CutRun | None = None  # the run that this one resumes; no option sets it
     quick: bool = set_by("--quick", False)
     thorough: bool = set_by("--thorough", False)
@@ -85,7 +85,7 @@ class Request:
             return TABLE_QUICK_BUDGET_S if self.quick else TABLE_BUDGET_S
         if self.quick:
             return QUICK_BUDGET_S
-        return DEFAULT_BUDGET_S if self.model is None else MODEL_BUDGET_S
+        return MODEL_BUDGET_S if isinstance(self.question, ModelQuestion) else DEFAULT_BUDGET_S
 
     @property
     def is_table(self) -> bool:
@@ -99,11 +99,6 @@ class Request:
         if self.budget_s is not None or self.thorough:
             return 0.0
         return QUICK_BUDGET_S if self.quick else DEFAULT_BUDGET_S
-
-    @property
-    def question(self) -> ModelQuestion | OwnQuestion | None:
-        """The question about the user's own model or code; None for scenarios and workloads."""
-        return self.model or self.own
 
     @property
     def with_cpu(self) -> bool:
@@ -138,7 +133,7 @@ class Request:
         for name in options.keys() & {"--threads", "--batch"}:
             options[name] = ",".join(map(str, options[name]))
         command += written(options)
-        of_script = self.own.arguments if self.own is not None else ()
+        of_script = self.question.arguments if self.question is not None else ()
         return [*command, *display, *(["--", *of_script] if of_script else [])]
 
 
