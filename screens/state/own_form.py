@@ -57,8 +57,7 @@ def texts_of(before: Request) -> dict[str, str]:
     question = before.question
     if question is None:
         return {}
-    code = question.file if isinstance(question, ModelQuestion) else question.target
-    found = {"kind": question.kind, "code": code}
+    found = {"kind": question.kind, "code": question.target}
     for name in {each.name for each in fields(question)} & {*_READ}:
         value = getattr(question, name)
         if name == "train":
@@ -77,11 +76,8 @@ def question(before: Request, text: Callable[[str], str]) -> ModelQuestion | Own
     if kind not in OFFERED:
         raise unknown("kind", kind, OFFERED)
     given = {name: read(text(name)) for name, read in _READ.items() if kind in BELONGS[name]}
-    if kind == MODEL:
-        if not isinstance(asked, ModelQuestion) or asked.file != target:
-            asked = ModelQuestion(target)
-    elif not isinstance(asked, OwnQuestion) or (asked.kind, asked.target) != (kind, target):
-        asked = OwnQuestion(kind, target)
+    if asked is None or (asked.kind, asked.target) != (kind, target):
+        asked = ModelQuestion(target) if kind == MODEL else OwnQuestion(kind, target)
     return replace(asked, **given)
 
 

@@ -133,7 +133,7 @@ def files_read(request: Request) -> Iterator[tuple[str, str | None]]:
     yield from (("--scenarios", request.scenario_file), ("--prices", request.price_file))
     asked = request.question
     if isinstance(asked, ModelQuestion):
-        yield from (("--model", asked.file), ("--inputs", asked.inputs))
+        yield from ((asked.option, asked.target), ("--inputs", asked.inputs))
     elif asked is not None and asked.kind != COMMAND:
         yield asked.option, asked.target.partition("::")[0]  # a script may name its module after ::
 

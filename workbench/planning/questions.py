@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -13,7 +13,7 @@ from typing import ClassVar
 from ..stats.objectives import OF_CODE, OF_MODELS
 from ..text.sanitize import shown
 from ..worker.code import COMMAND, FUNCTION, KINDS, OWN, TORCH, Code, placeholders
-from .option_fields import given, set_by, written
+from .option_fields import set_by
 from .scenario import Scenario
 
 MAX_ERROR = 0.02  # default limit of the relative error
@@ -51,7 +51,7 @@ def check_share(option: str, share: float | None) -> None:
 class ModelQuestion:
     """The options of `advise --model`."""
 
-    file: str
+    target: str  # the file
     objective: str = set_by("--objective", "latency")
     max_error: float | None = set_by("--max-error", None)
     min_agreement: float | None = set_by("--min-agreement", None)
@@ -91,7 +91,7 @@ class ModelQuestion:
 
     def scenario(self) -> Scenario:
         """The scenario, before the model is read."""
-        name = shown(Path(self.file).name)
+        name = shown(Path(self.target).name)
         return Scenario(
             id="model",
             title=name,
@@ -106,9 +106,9 @@ class ModelQuestion:
 
     def check(self) -> None:
         """Raise ValueError for options that no model could satisfy."""
-        if not self.file:
+        if not self.target:
             raise ValueError("--model takes the path of an .onnx file")
-        for option, path in (("--model", self.file), ("--save-best", self.save_best or "")):
+        for option, path in (("--model", self.target), ("--save-best", self.save_best or "")):
             try:
                 path.encode()
             except UnicodeEncodeError:
@@ -121,10 +121,6 @@ class ModelQuestion:
         check_share("--max-error", self.max_error)
         check_share("--min-agreement", self.min_agreement)
         self.run_shapes()
-
-    def options(self) -> Iterator[str]:
-        """The command-line options of this question."""
-        return written({"--model": self.file, **given(self)})
 
 
 @dataclass(frozen=True)
@@ -218,10 +214,6 @@ class OwnQuestion:
             raise ValueError(f"{self.option} takes no notebook; {made} makes a script")
         found = f", not {self.target!r}" if self.target else ""
         raise ValueError(f"{self.option} takes {TARGETS[self.kind]}{found}")
-
-    def options(self) -> Iterator[str]:
-        """The command-line options of this question, without the arguments of a script."""
-        return written({self.option: self.target, **given(self)})
 
 
 def parse_over(texts: Sequence[str], command: str) -> dict[str, list[str]]:

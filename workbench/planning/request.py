@@ -126,8 +126,8 @@ class Request:
             command = ["run", *self.workloads]
         elif self.ceilings:
             command = ["ceilings"]
-        elif self.question is not None:
-            command = ["advise", *self.question.options()]
+        elif (asked := self.question) is not None:
+            command = ["advise", *written({asked.option: asked.target, **given(asked)})]
         else:
             command = ["advise", *self.scenarios]  # explicit, so that `runs TEXT` finds it
         for name in options.keys() & {"--threads", "--batch"}:

@@ -68,7 +68,7 @@ shares = st.none() | st.floats(0, 1, exclude_min=True)
 @given(
     st.builds(
         ModelQuestion,
-        file=words,
+        target=words,
         objective=st.sampled_from(OF_MODELS),
         max_error=shares,
         min_agreement=shares,

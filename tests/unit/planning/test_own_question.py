@@ -130,10 +130,10 @@ def test_only_what_differs_from_the_default_is_written() -> None:
         ),
         (
             OwnQuestion("torch", "m.py", arguments=("x",), train=True, max_error=0.5, pickled=True),
-            "--torch m.py --max-error 0.5 --train --allow-pickle",
+            "--torch m.py --max-error 0.5 --train --allow-pickle -- x",
         ),
     ):
-        assert [*question.options()] == expected.split()
+        assert Request(question=question).arguments() == ["advise", *expected.split()]
 
 
 # ---------------------------------------------------------------- its row
