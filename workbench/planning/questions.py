@@ -6,14 +6,13 @@ import re
 import shlex
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ..stats.objectives import OF_CODE, OF_MODELS
 from ..text.sanitize import shown
 from ..worker.code import COMMAND, FUNCTION, KINDS, OWN, TORCH, Code, placeholders
-from .option_fields import set_by
 from .scenario import Scenario
 
 MAX_ERROR = 0.02  # default limit of the relative error
@@ -39,6 +38,11 @@ QUOTED = re.compile(r"""'[^']*'|"[^"]*"|\\.""")
 SHELL = re.compile(r"(?<!\S)(&&?|\|\|?|[12&]?>\S*|<)(?!\S)|;(?!\S)|(?<!\S)~(?=/)|\$[\w{(]\w*")
 _NAME = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 _MODULE_AND_NAME = re.compile(f"{_NAME}:{_NAME}")
+
+
+def set_by(name: str, default: Any) -> Any:
+    """A field that an option of the command line sets."""
+    return field(default=default, metadata={"option": name})
 
 
 def check_share(option: str, share: float | None) -> None:

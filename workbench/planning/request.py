@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 from .. import catalog
 from ..contract import COLUMNS, DEVICE_KINDS, MOST_BATCH, MOST_THREADS, PRECISIONS, kind_of
 from ..worker.code import COMMAND
 from ..worker.session_options import ONNX_BACKENDS
-from .option_fields import given, set_by, written
-from .questions import MODEL, MODES, UNUSED, ModelQuestion, OwnQuestion
+from .questions import MODEL, MODES, UNUSED, ModelQuestion, OwnQuestion, set_by
 from .usage import UsageError, check_known, unknown
 
 if TYPE_CHECKING:
@@ -119,7 +118,7 @@ class Request:
 
     def arguments(self, *display: str) -> list[str]:
         """The command line of this request, with these options of display."""
-        options = given(self)
+        options = _given(self)
         if self.every:
             command = ["run", "--all"]
         elif self.workloads:
@@ -127,14 +126,33 @@ class Request:
         elif self.ceilings:
             command = ["ceilings"]
         elif (asked := self.question) is not None:
-            command = ["advise", *written({asked.option: asked.target, **given(asked)})]
+            command = ["advise", *_written({asked.option: asked.target, **_given(asked)})]
         else:
             command = ["advise", *self.scenarios]  # explicit, so that `runs TEXT` finds it
         for name in options.keys() & {"--threads", "--batch"}:
             options[name] = ",".join(map(str, options[name]))
-        command += written(options)
+        command += _written(options)
         of_script = self.question.arguments if self.question is not None else ()
         return [*command, *display, *(["--", *of_script] if of_script else [])]
+
+
+def _given(options: Request | ModelQuestion | OwnQuestion) -> dict[str, Any]:
+    """The options that are set, with their values."""
+    known = {each.metadata["option"]: each for each in fields(options) if each.metadata}
+    values = {name: getattr(options, each.name) for name, each in known.items()}
+    return {name: value for name, value in values.items() if value != known[name].default}
+
+
+def _written(values: Mapping[str, Any]) -> Iterator[str]:
+    """The words of options: a flag has the value True, a repeated option a tuple."""
+    for name, value in values.items():
+        if value is True:
+            yield name
+        elif isinstance(value, float):
+            yield from (name, str(value).removesuffix(".0"))
+        else:
+            texts = value if isinstance(value, tuple) else (str(value),)
+            yield from (part for text in texts for part in (name, text))
 
 
 def check(request: Request) -> None:
@@ -185,7 +203,7 @@ def _check_question(request: Request, question: ModelQuestion | OwnQuestion) -> 
         raise UsageError(str(error)) from None
     of_scenarios = "--scenarios", "--all", "--crossover", "--what-if", "--set"
     unused = (*of_scenarios, *UNUSED.get(question.kind, ()))
-    if options := [name for name in unused if name in given(request)]:
+    if options := [name for name in unused if name in _given(request)]:
         raise UsageError(f"these options do not apply to {option}: {', '.join(options)}")
     check_batches(request.batch)
     if len(request.batch) > 1 and question.kind == MODEL:
