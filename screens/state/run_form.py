@@ -17,7 +17,7 @@ from workbench.planning.plan import RowPlan
 from workbench.planning.questions import MODEL, MODES, UNUSED, ModelQuestion
 from workbench.planning.request import Request, check_python, fake_devices
 from workbench.planning.rows import resolve
-from workbench.planning.usage import ScenarioError, UsageError
+from workbench.planning.usage import UsageError
 from workbench.records.machine import Machine
 from workbench.text import units
 
@@ -239,7 +239,7 @@ def _scenario_names(file: str | None) -> Collection[str]:
     """Scenario names; without the user's file if it has become invalid, which `check` reports."""
     try:
         return scenarios.load_with(file)[0]
-    except ScenarioError:
+    except UsageError:
         return scenarios.load()
 
 
