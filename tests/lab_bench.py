@@ -123,7 +123,7 @@ class Bench:
             for gpu in machine.gpus
         ]
         machine = replace(machine, cpu=cpu(cores=4), gpus=known)
-        given = Request(model=asked, **request)
+        given = Request(question=asked, **request)
         report = Report(machine=machine, software=Software("3.11", "python", {}, {}))
         context = builders.context(
             self.child, self.clock, report, self.events.append, request=given

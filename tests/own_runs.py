@@ -85,7 +85,7 @@ def raced(
     blocks = {c: steady(seconds) for c, seconds in times.items()}
     over = {c for c in times if errors.get(c.label, 0.0) > LIMITS.get(c.precision, 0.0)}
     blocks |= {c: blocks[c][:1] for c in over}
-    command = shlex.join(["workbench", *Request(own=question).arguments()])
+    command = shlex.join(["workbench", *Request(question=question).arguments()])
     found = events(blocks, gpus=gpus, row=planned)
     found = changed(found, ev.RacePlanned, workload="own", reproduce=command)
     for each in times:

@@ -138,7 +138,7 @@ SCENARIO = replace(QUESTION.scenario(), precisions=("fp32", "fp16", "int8"), bat
 def done() -> list[ev.AnyEvent]:
     """From the start to the advice."""
     where = SimulatedMachine(*machines.cpu_server(), noise={"model": 0.004})
-    return run(Request(model=QUESTION), where, pool=SimulatedLab)
+    return run(Request(question=QUESTION), where, pool=SimulatedLab)
 
 
 def inspected() -> list[ev.AnyEvent]:

@@ -159,4 +159,4 @@ def raced(
     detected = machines.gpu_server() if options.pop("gpu", False) else machines.cpu_server()
     where = SimulatedMachine(*detected, noise={"own": 0.004})
     with patch.object(own_exports, "knows_compiler", lambda: True):
-        return run(Request(own=question, **options), where, pool=changed)
+        return run(Request(question=question, **options), where, pool=changed)

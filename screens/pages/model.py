@@ -127,7 +127,7 @@ class ModelScreen(ViewScreen):
         row = self.row
         if not self.session.has_model:
             app = cast(Any, self.app)
-            app.action_new(app.request_for(model=ModelQuestion(message.key)))
+            app.action_new(app.request_for(question=ModelQuestion(message.key)))
         elif row is not None:
             self.app.push_screen(DetailScreen(row.plan.scenario, message.key))
 

@@ -57,8 +57,7 @@ def texts_of(before: Request) -> dict[str, str]:
     question = before.question
     if question is None:
         return {}
-    code = question.file if isinstance(question, ModelQuestion) else question.target
-    found = {"kind": question.kind, "code": code}
+    found = {"kind": question.kind, "code": question.target}
     for name in {each.name for each in fields(question)} & {*_READ}:
         value = getattr(question, name)
         if name == "train":
@@ -70,20 +69,16 @@ def texts_of(before: Request) -> dict[str, str]:
     return found
 
 
-def question(before: Request, text: Callable[[str], str]) -> dict[str, ModelQuestion | OwnQuestion]:
-    """The argument `model` or `own` of a request.  Options that the form lacks stay as they were
-    for the same code.  Raises UsageError for a text that its field does not take."""
-    kind, target = text("kind") or TORCH, text("code")
+def question(before: Request, text: Callable[[str], str]) -> ModelQuestion | OwnQuestion:
+    """The question of a request.  Options that the form lacks stay as they were for the same code.
+    Raises UsageError for a text that its field does not take."""
+    kind, target, asked = text("kind") or TORCH, text("code"), before.question
     if kind not in OFFERED:
         raise unknown("kind", kind, OFFERED)
     given = {name: read(text(name)) for name, read in _READ.items() if kind in BELONGS[name]}
-    if kind == MODEL:
-        model = before.model
-        same = model if model is not None and model.file == target else ModelQuestion(target)
-        return {"model": replace(same, **given)}
-    own = before.own
-    is_same = own is not None and (own.kind, own.target) == (kind, target)
-    return {"own": replace(own if own and is_same else OwnQuestion(kind, target), **given)}
+    if asked is None or (asked.kind, asked.target) != (kind, target):
+        asked = ModelQuestion(target) if kind == MODEL else OwnQuestion(kind, target)
+    return replace(asked, **given)
 
 
 def _words(option: str, text: str) -> Collection[str]:

@@ -17,7 +17,7 @@ from workbench.planning.plan import RowPlan
 from workbench.planning.questions import MODEL, MODES, UNUSED, ModelQuestion
 from workbench.planning.request import Request, check_python, fake_devices
 from workbench.planning.rows import resolve
-from workbench.planning.usage import ScenarioError, UsageError
+from workbench.planning.usage import UsageError
 from workbench.records.machine import Machine
 from workbench.text import units
 
@@ -150,7 +150,7 @@ class RunForm:
             workloads=() if is_table else (self.entry,),  # own code has the budget of a workload
             crossover=self.before.crossover and is_table,
             all_scenarios=self.before.all_scenarios and is_table and not named,
-            model=ModelQuestion("") if is_model else None,
+            question=ModelQuestion("") if is_model else None,
             quick=effort == QUICK,
             thorough=effort == THOROUGH,
         ).budget
@@ -197,7 +197,7 @@ class RunForm:
             kept = {name: getattr(self.before, name) for name in OF_SCENARIOS}
             kept["all_scenarios"] = self.before.all_scenarios and not chosen["scenarios"]
         elif self.entry == OWN:
-            chosen, kept = {}, own_form.question(self.before, text)
+            chosen, kept = {}, {"question": own_form.question(self.before, text)}
         else:
             prefix = f"{self.entry}."
             given = [key for key in self.texts if key.startswith(prefix) and text(key)]
@@ -239,7 +239,7 @@ def _scenario_names(file: str | None) -> Collection[str]:
     """Scenario names; without the user's file if it has become invalid, which `check` reports."""
     try:
         return scenarios.load_with(file)[0]
-    except ScenarioError:
+    except UsageError:
         return scenarios.load()
 
 

@@ -170,7 +170,7 @@ async def test_letters_typed_into_the_filter_are_no_commands() -> None:
         (Request(), "Advisor"),
         (Request(scenarios=("realtime",)), "Advisor"),
         (Request(workloads=("matmul",)), "Run"),
-        (Request(model=ModelQuestion("m.onnx")), "Model"),
+        (Request(question=ModelQuestion("m.onnx")), "Model"),
     ],
 )
 async def test_a_run_begins_on_its_own_screen(request_: Request, mode: str) -> None:

@@ -126,7 +126,7 @@ async def test_other_runs_offer_the_models_of_the_folder_and_the_form_races_one(
         await press(pilot, "down", "enter")
         assert "workbench advise --model models/a.onnx" in text(pilot)
         await press(pilot, "enter", "enter")
-        assert asked[1].model == ModelQuestion("models/a.onnx")
+        assert asked[1].question == ModelQuestion("models/a.onnx")
         assert "[4 Model]" in text(pilot) and "reading it, making inputs" in text(pilot)
 
 
@@ -154,7 +154,7 @@ async def test_what_cannot_be_looked_at_is_no_model_and_a_new_one_appears(folder
 
 
 async def test_the_screen_is_there_before_the_engine_says_a_word() -> None:
-    request = Request(model=ModelQuestion("folder/net.onnx"))
+    request = Request(question=ModelQuestion("folder/net.onnx"))
     feed = HeldFeed(DONE[:2])
     app = WorkbenchApp(lambda _: feed, request, monotonic=lambda: 0.0)
     async with settled(app, SIZE) as pilot:

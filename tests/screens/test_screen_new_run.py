@@ -412,7 +412,7 @@ async def test_ones_own_code_is_raced_on_the_model_screen() -> None:
         await press(pilot, "enter")
         assert "[4 Model]" in text(pilot)
         assert app.session.subject == "torch.nn:Identity"
-    assert feeds[1:] == [Request(own=OwnQuestion("function", "torch.nn:Identity"))]
+    assert feeds[1:] == [Request(question=OwnQuestion("function", "torch.nn:Identity"))]
 
 
 @pytest.mark.parametrize("opens", [True, False], ids=["another is opened", "none is opened"])

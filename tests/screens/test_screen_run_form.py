@@ -196,10 +196,10 @@ def test_options_without_a_field_stay_with_the_same_code(tmp_path: Path, monkeyp
     (tmp_path / "m.pt").touch()
     monkeypatch.chdir(tmp_path)
     own = OwnQuestion("torch", "m.pt", train=True, pickled=True)
-    draft = RunForm(Request(own=own))
-    assert draft.check().request.own == own
+    draft = RunForm(Request(question=own))
+    assert draft.check().request.question == own
     draft.texts["code"] = "m:other"
-    assert draft.check().request.own == OwnQuestion("torch", "m:other", train=True)
+    assert draft.check().request.question == OwnQuestion("torch", "m:other", train=True)
 
 
 def test_a_pattern_that_is_none_is_an_error() -> None:
@@ -222,7 +222,7 @@ def test_an_effort_has_its_own_budget_unless_another_one_was_typed() -> None:
 
 
 def test_the_budget_shown_is_the_one_that_the_entry_gets() -> None:
-    draft = RunForm(Request(model=ModelQuestion("m.onnx")))
+    draft = RunForm(Request(question=ModelQuestion("m.onnx")))
     for entry, kind, effort, expected in (
         ("own", "model", "", "30"),
         ("own", "torch", "", "60"),

@@ -27,8 +27,6 @@ def next_best(evidence: Evidence) -> str:
 
 def _advice(evidence: Evidence) -> Iterator[str]:
     command = evidence.row.plan.reproduce
-    if not command:
-        return  # no command repeats this row
     if evidence.row.is_cut_short:
         yield f"Let the run finish: `{command}`"
     if evidence.absence is not None and evidence.absence.hint:

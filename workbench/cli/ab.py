@@ -12,13 +12,14 @@ from .. import catalog
 from ..contract import THREAD_VARIABLES
 from ..engine.exit_codes import CUT_SHORT
 from ..export.formats import DOCUMENT, FORMATS
+from ..planning.questions import OwnQuestion
 from ..planning.request import Request, check_python
 from ..planning.usage import UsageError, check_known
 from ..records.comparison import Side
 from ..text.output import put
 from .options import adapt, fail_on_option, flag, own_options, run_options, value
 from .program import command, echo_json, head
-from .questions import questions
+from .questions import question
 
 OF_A_SIDE = ("--python", "--env", "--path", "--command")
 # Options of other runs that do not apply here, or that each side has for itself.
@@ -96,11 +97,11 @@ def job_of(
     names: tuple[str, ...], directory: str, options: dict[str, Any], scenarios: Iterable[str]
 ) -> dict[str, Any]:
     """The fields of the request that name its job; the options about own code are removed."""
-    asked: dict[str, Any] = questions(options)
-    if "own" in asked:
-        asked["own"] = replace(asked["own"], directory=directory)
-    if asked:
-        return {**asked, "scenarios": names}
+    asked = question(options)
+    if isinstance(asked, OwnQuestion):
+        asked = replace(asked, directory=directory)
+    if asked is not None:
+        return {"question": asked, "scenarios": names}
     if not names:
         raise UsageError(f"name a workload, or your own code: {', '.join(catalog.files())}")
     check_known("workload or scenario", names, [*catalog.files(), *scenarios])

@@ -29,7 +29,7 @@ from .options import (
     value,
 )
 from .program import Group, command, echo_json, head
-from .questions import questions
+from .questions import question
 
 # Options of a run that each node has of its own, or that write a file there.
 LEFT_OUT = {"python", "trace", "output", "control", "save_best", "no_samples", "what_if", "verbose"}
@@ -253,8 +253,8 @@ def _request(*, in_image: bool = False, **options: Any) -> Request:
 
     there = in_image and any(options[name] for name in ("scenario_file", "price_file", "torch"))
     with_settings(options)  # read here, since nodes have no settings of the user
-    asked: dict[str, Any] = questions(options := {**options, "save_best": None})
-    request = Request(**asked, **options)
+    asked = question(options := {**options, "save_best": None})
+    request = Request(question=asked, **options)
     if not there:
         resolve(request, *load_with(request.scenario_file))
     return request

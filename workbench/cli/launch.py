@@ -19,6 +19,7 @@ import click
 
 from ..engine.exit_codes import CUT_SHORT
 from ..export.formats import PLAIN
+from ..planning.questions import ModelQuestion, OwnQuestion
 from ..planning.request import NAME_PYTHON, Request, check_python
 from ..planning.usage import UsageError, check_apart, new_folder, target, unknown
 from ..text.output import say
@@ -113,25 +114,27 @@ def with_outputs(request: Request, named: str | None) -> tuple[Request, Target |
 
 def with_saved_best(request: Request) -> Request:
     """`request` with the resolved file or folder of --save-best, which another process writes."""
-    model, own = request.model, request.own
-    if own is not None and own.save_best is not None:
-        folder = new_folder("--save-best", Path(own.save_best))
-        return replace(request, own=replace(own, save_best=str(folder)))
-    if model is None or model.save_best is None:
+    asked = request.question
+    if asked is None or asked.save_best is None:
         return request
-    best = target("--save-best", Path(model.save_best))
-    if best.is_stream:
-        raise UsageError(f"--save-best: {model.save_best} is not a regular file: name a file")
-    return replace(request, model=replace(model, save_best=str(best.path)))
+    if isinstance(asked, OwnQuestion):
+        path = new_folder("--save-best", Path(asked.save_best))
+    else:
+        best = target("--save-best", Path(asked.save_best))
+        if best.is_stream:
+            raise UsageError(f"--save-best: {asked.save_best} is not a regular file: name a file")
+        path = best.path
+    return replace(request, question=replace(asked, save_best=str(path)))
 
 
 def files_read(request: Request) -> Iterator[tuple[str, str | None]]:
     """The options that name files to read, with the names."""
     yield from (("--scenarios", request.scenario_file), ("--prices", request.price_file))
-    if (model := request.model) is not None:
-        yield from (("--model", model.file), ("--inputs", model.inputs))
-    if (own := request.own) is not None and own.kind != COMMAND:
-        yield own.option, own.target.partition("::")[0]  # a script may name its module after ::
+    asked = request.question
+    if isinstance(asked, ModelQuestion):
+        yield from ((asked.option, asked.target), ("--inputs", asked.inputs))
+    elif asked is not None and asked.kind != COMMAND:
+        yield asked.option, asked.target.partition("::")[0]  # a script may name its module after ::
 
 
 def take_part(request: Request) -> Request:

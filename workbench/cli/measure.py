@@ -10,7 +10,7 @@ from ..worker.session_options import ONNX_BACKENDS
 from .launch import start
 from .options import adapt, flag, model_options, own_options, run_options, scenario_options
 from .program import command
-from .questions import questions
+from .questions import question
 
 
 @command(
@@ -34,8 +34,8 @@ def advise(scenarios: tuple[str, ...], **options: Any) -> None:
     --function or --command, recommend where and how your own code should run; a script's
     arguments follow --.
     """
-    asked = questions(options)  # removes its options
-    start({**options, **asked}, scenarios=scenarios)
+    asked = question(options)  # removes its options
+    start({**options, "question": asked}, scenarios=scenarios)
 
 
 adapt(

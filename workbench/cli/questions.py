@@ -9,9 +9,9 @@ from ..planning.usage import UsageError
 from ..worker.code import KINDS
 
 
-def questions(options: dict[str, Any]) -> dict[str, ModelQuestion | OwnQuestion]:
-    """Remove the options about the user's own model or code from `options`, and return the field
-    `model` or `own` of the request, or {}."""
+def question(options: dict[str, Any]) -> ModelQuestion | OwnQuestion | None:
+    """Remove the options about the user's own model or code from `options`, and return the question
+    that they ask, if any."""
     subjects = {kind: text for kind in (MODEL, *KINDS) if (text := options.pop(kind)) is not None}
     if len(subjects) > 1:
         raise UsageError(f"--{' and --'.join(subjects)} exclude each other")
@@ -28,5 +28,5 @@ def questions(options: dict[str, Any]) -> dict[str, ModelQuestion | OwnQuestion]
             option = "what follows --" if name == "arguments" else option
             raise UsageError(f"{option} belongs to --{' or --'.join(BELONGS[name])}")
     if kind == MODEL:
-        return {"model": ModelQuestion(target, **given)}
-    return {"own": OwnQuestion(kind, target, **given)} if kind else {}
+        return ModelQuestion(target, **given)
+    return OwnQuestion(kind, target, **given) if kind else None

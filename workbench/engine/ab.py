@@ -16,6 +16,7 @@ from .. import catalog
 from ..contract import Case, kind_of
 from ..planning.admission import taken
 from ..planning.plan import RowPlan
+from ..planning.questions import OwnQuestion
 from ..planning.request import Request
 from ..planning.usage import UsageError
 from ..pool.answers import Block, Prepared
@@ -90,7 +91,8 @@ class ABRun:
             with suppress(Cancelled):
                 self._race(rows, results)
         except UsageError as error:
-            raise UsageError(f"side A: {error}" if self.request.own else str(error)) from None
+            is_own = isinstance(self.request.question, OwnQuestion)
+            raise UsageError(f"side A: {error}" if is_own else str(error)) from None
         finally:
             self._pool.end_all(at_once=self.control.is_ending)
             self._pool.close()

@@ -175,7 +175,7 @@ def kept_or_measured(
     `race` measures rows within a share of the budget, in a report of their own.
     """
     request, kept = context.request, ceiling_store.load(fingerprint)
-    alone = request.workloads or request.model or request.own
+    alone = request.workloads or request.question
     if request.budget < TABLE_BUDGET_S or alone or (kept and request.threads):
         return kept
     rows = ceiling_rows.requested_rows(request, context.machine, brief=True)

@@ -21,7 +21,7 @@ def exit_code(status: str, request: Request, report: Report) -> int:
     if status == "failed":
         return FAILED
     rows = report.asked_rows
-    if request.own is not None and not request.batch:
+    if request.question is not None and not request.batch:
         del rows[1:]  # further batches, which the user did not name
     if request.largest_batch:  # each row found one, and no search failed
         states = [{candidate.state for candidate in row.candidates} for row in rows]

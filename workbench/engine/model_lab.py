@@ -170,7 +170,7 @@ class ModelLab:
     def _file_of(self, pick: Candidate, facts: ModelFacts) -> str:
         """The user's file if it is picked unchanged, otherwise the file for --save-best."""
         if is_as_given(pick.case, facts):
-            return self.question.file
+            return self.question.target
         name = Path(facts.file)
         return f"{name.stem}.{pick.case.variant}{name.suffix}"
 

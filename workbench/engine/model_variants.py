@@ -77,9 +77,9 @@ class ModelVariants:
         except WorkerFailed as failure:
             if failure.reason.code not in NOT_USABLE:
                 raise
-            text, files = failure.reason.one_line, (question.file, question.inputs)
+            text, files = failure.reason.one_line, (question.target, question.inputs)
             is_named = any(Path(file).name in failure.reason.message for file in files if file)
-            raise UsageError(text if is_named else f"{question.file}: {text}") from None
+            raise UsageError(text if is_named else f"{question.target}: {text}") from None
         self._precision = facts.precision
         self._files[facts.precision] = self._model
         return msgspec.structs.replace(facts, max_error=question.limit)
@@ -186,7 +186,7 @@ class ModelVariants:
 
     @property
     def _model(self) -> str:
-        return str(Path(self.question.file).absolute())
+        return str(Path(self.question.target).absolute())
 
     def _share_s(self, share: float) -> float:
         """A deadline: this share of the budget, or the time left if that is less."""

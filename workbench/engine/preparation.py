@@ -11,6 +11,7 @@ import msgspec
 from ..contract import Case
 from ..planning import admission
 from ..planning.plan import RowPlan
+from ..planning.questions import OwnQuestion
 from ..pool.answers import Prepared, Released, SmallProbe
 from ..pool.pool import WorkerFailed
 from ..pool.worker_process import WorkerKey
@@ -219,12 +220,12 @@ class Preparation:
 
     def _late(self, case: Case, deadline_s: float) -> Reason:
         """Why a case that took too long to prepare does not race, with a matching remedy."""
-        source, own = self._plan.source, self._context.request.own
+        source, asked = self._plan.source, self._context.request.question
         text = f"{NOT_READY} its {deadline_s:.0f} s of the budget"
-        if own is not None and own.kind == COMMAND:
-            if own.until is None:
+        if isinstance(asked, OwnQuestion) and asked.kind == COMMAND:
+            if asked.until is None:
                 return Reason(BUDGET, text, COMMAND_HINT)
-            text = f"it printed no line that matches {own.until!r} within {deadline_s:.0f} s"
+            text = f"it printed no line that matches {asked.until!r} within {deadline_s:.0f} s"
             return Reason(BUDGET, text, "correct the pattern, or raise --budget")
         if source is not None and case.id in source.extra:
             return Reason(NO_TIME, text, NO_TURN.hint)

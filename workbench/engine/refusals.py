@@ -35,8 +35,10 @@ class Refusals:
         if self._plan.source is None:
             took_s = [s for key, s in pool.import_s.items() if key.device == case.device]
             left_s -= 0.0 if pool.is_alive(self.key(case)) else max(took_s, default=0.0)
-            if refusal := admission.too_long_to_compile(case, left_s, self.compile_s(case)):
-                return refusal
+            needed_s = admission.compiling_s(case, self.compile_s(case))
+            if case.is_compiled and left_s < needed_s:
+                text = f"compiling takes up to {needed_s:.0f} s, but {left_s:.0f} s are left"
+                return Reason(NO_TIME, text, "raise --budget")
         held = [report.candidates[other.id].work.memory_bytes for other in self.neighbours(case)]
         return admission.beforehand(
             case, self._plan.workload, machine, self._context.software, held_bytes=sum(held)

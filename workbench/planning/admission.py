@@ -12,7 +12,7 @@ from ..machine.host.isa import bound_ops_per_s, lacking, native
 from ..machine.packages import onnx_cuda
 from ..machine.warnings import lacks_code_for, torch_remedy
 from ..records.machine import Cpu, Gpu, Machine, Package, Software
-from ..records.reason import NO_TIME, Reason
+from ..records.reason import Reason
 from ..report.candidate import Candidate
 from ..text import units
 from ..worker.failures import SHARE_GPU
@@ -126,15 +126,6 @@ def compiling_s(case: Case, compile_s: float = COMPILE_S) -> float:
     if "max-autotune" in case.mode_words:
         return max(compile_s, AUTOTUNE_S)
     return compile_s if case.is_compiled else 0.0
-
-
-def too_long_to_compile(case: Case, left_s: float, compile_s: float) -> Reason | None:
-    """Why compiling a case in `compile_s` seconds does not fit into the `left_s` of its row."""
-    needed_s = compiling_s(case, compile_s)
-    if not case.is_compiled or left_s >= needed_s:
-        return None
-    text = f"compiling takes up to {needed_s:.0f} s, but {left_s:.0f} s are left"
-    return Reason(NO_TIME, text, "raise --budget")
 
 
 def small_probe_of(case: Case, workload: Workload, cpu: Cpu | None) -> tuple[Case, Case] | None:

@@ -83,10 +83,8 @@ def _reproduce(row: RowPlan, request: Request) -> str:
     if cut is not None and name in cut.carried:
         return cut.old.report.rows[name].plan.reproduce
     alone = replace(request, every=False, trace=None)
-    if request.model is not None:
-        alone = replace(alone, model=replace(request.model, save_best=None))
-    elif request.own is not None:
-        alone = replace(alone, own=replace(request.own, save_best=None))
+    if request.question is not None:
+        alone = replace(alone, question=replace(request.question, save_best=None))
     elif not (request.workloads or request.every):
         alone = _alone(request, row.of or name, crossover=row.of is not None)
     else:

@@ -6,15 +6,14 @@ import os
 import re
 import shlex
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ..stats.objectives import OF_CODE, OF_MODELS
 from ..text.sanitize import shown
 from ..worker.code import COMMAND, FUNCTION, KINDS, OWN, TORCH, Code, placeholders
-from .option_fields import given, set_by, written
 from .scenario import Scenario
 
 MAX_ERROR = 0.02  # default limit of the relative error
@@ -42,6 +41,11 @@ _NAME = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 _MODULE_AND_NAME = re.compile(f"{_NAME}:{_NAME}")
 
 
+def set_by(name: str, default: Any) -> Any:
+    """A field that an option of the command line sets."""
+    return field(default=default, metadata={"option": name})
+
+
 def check_share(option: str, share: float | None) -> None:
     """Raise ValueError unless `share` is None or a share."""
     if share is not None and not 0 < share <= 1:  # NaN fails this comparison
@@ -52,7 +56,7 @@ def check_share(option: str, share: float | None) -> None:
 class ModelQuestion:
     """The options of `advise --model`."""
 
-    file: str
+    target: str  # the file
     objective: str = set_by("--objective", "latency")
     max_error: float | None = set_by("--max-error", None)
     min_agreement: float | None = set_by("--min-agreement", None)
@@ -61,6 +65,7 @@ class ModelQuestion:
     save_best: str | None = set_by("--save-best", None)
     kind: ClassVar[str] = MODEL
     option: ClassVar[str] = "--model"
+    arguments: ClassVar[tuple[str, ...]] = ()
 
     @property
     def metric(self) -> str:
@@ -91,7 +96,7 @@ class ModelQuestion:
 
     def scenario(self) -> Scenario:
         """The scenario, before the model is read."""
-        name = shown(Path(self.file).name)
+        name = shown(Path(self.target).name)
         return Scenario(
             id="model",
             title=name,
@@ -106,9 +111,9 @@ class ModelQuestion:
 
     def check(self) -> None:
         """Raise ValueError for options that no model could satisfy."""
-        if not self.file:
+        if not self.target:
             raise ValueError("--model takes the path of an .onnx file")
-        for option, path in (("--model", self.file), ("--save-best", self.save_best or "")):
+        for option, path in (("--model", self.target), ("--save-best", self.save_best or "")):
             try:
                 path.encode()
             except UnicodeEncodeError:
@@ -121,10 +126,6 @@ class ModelQuestion:
         check_share("--max-error", self.max_error)
         check_share("--min-agreement", self.min_agreement)
         self.run_shapes()
-
-    def options(self) -> Iterator[str]:
-        """The command-line options of this question."""
-        return written({"--model": self.file, **given(self)})
 
 
 @dataclass(frozen=True)
@@ -218,10 +219,6 @@ class OwnQuestion:
             raise ValueError(f"{self.option} takes no notebook; {made} makes a script")
         found = f", not {self.target!r}" if self.target else ""
         raise ValueError(f"{self.option} takes {TARGETS[self.kind]}{found}")
-
-    def options(self) -> Iterator[str]:
-        """The command-line options of this question, without the arguments of a script."""
-        return written({self.option: self.target, **given(self)})
 
 
 def parse_over(texts: Sequence[str], command: str) -> dict[str, list[str]]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 from .. import catalog
 from ..contract import COLUMNS, DEVICE_KINDS, MOST_BATCH, MOST_THREADS, PRECISIONS, kind_of
 from ..worker.code import COMMAND
 from ..worker.session_options import ONNX_BACKENDS
-from .option_fields import given, set_by, written
-from .questions import MODEL, MODES, UNUSED, ModelQuestion, OwnQuestion
+from .questions import MODEL, MODES, UNUSED, ModelQuestion, OwnQuestion, set_by
 from .usage import UsageError, check_known, unknown
 
 if TYPE_CHECKING:
@@ -38,8 +37,8 @@ class Request:
     workloads: tuple[str, ...] = ()  # for `run`
     every: bool = False  # `run --all`
     ceilings: bool = False  # `ceilings`: measure what the machine can reach
-    model: ModelQuestion | None = None  # `advise --model`
-    own: OwnQuestion | None = None  # `advise --torch`, `--function` or `--command`
+    # About the user's own model or code: `advise --model`, `--torch`, `--function` or `--command`.
+    question: ModelQuestion | OwnQuestion | None = None
     resumes: CutRun | None = None  # the run that this one resumes; no option sets it
     quick: bool = set_by("--quick", False)
     thorough: bool = set_by("--thorough", False)
@@ -85,7 +84,7 @@ class Request:
             return TABLE_QUICK_BUDGET_S if self.quick else TABLE_BUDGET_S
         if self.quick:
             return QUICK_BUDGET_S
-        return DEFAULT_BUDGET_S if self.model is None else MODEL_BUDGET_S
+        return MODEL_BUDGET_S if isinstance(self.question, ModelQuestion) else DEFAULT_BUDGET_S
 
     @property
     def is_table(self) -> bool:
@@ -99,11 +98,6 @@ class Request:
         if self.budget_s is not None or self.thorough:
             return 0.0
         return QUICK_BUDGET_S if self.quick else DEFAULT_BUDGET_S
-
-    @property
-    def question(self) -> ModelQuestion | OwnQuestion | None:
-        """The question about the user's own model or code; None for scenarios and workloads."""
-        return self.model or self.own
 
     @property
     def with_cpu(self) -> bool:
@@ -124,22 +118,41 @@ class Request:
 
     def arguments(self, *display: str) -> list[str]:
         """The command line of this request, with these options of display."""
-        options = given(self)
+        options = _given(self)
         if self.every:
             command = ["run", "--all"]
         elif self.workloads:
             command = ["run", *self.workloads]
         elif self.ceilings:
             command = ["ceilings"]
-        elif self.question is not None:
-            command = ["advise", *self.question.options()]
+        elif (asked := self.question) is not None:
+            command = ["advise", *_written({asked.option: asked.target, **_given(asked)})]
         else:
             command = ["advise", *self.scenarios]  # explicit, so that `runs TEXT` finds it
         for name in options.keys() & {"--threads", "--batch"}:
             options[name] = ",".join(map(str, options[name]))
-        command += written(options)
-        of_script = self.own.arguments if self.own is not None else ()
+        command += _written(options)
+        of_script = self.question.arguments if self.question is not None else ()
         return [*command, *display, *(["--", *of_script] if of_script else [])]
+
+
+def _given(options: Request | ModelQuestion | OwnQuestion) -> dict[str, Any]:
+    """The options that are set, with their values."""
+    known = {each.metadata["option"]: each for each in fields(options) if each.metadata}
+    values = {name: getattr(options, each.name) for name, each in known.items()}
+    return {name: value for name, value in values.items() if value != known[name].default}
+
+
+def _written(values: Mapping[str, Any]) -> Iterator[str]:
+    """The words of options: a flag has the value True, a repeated option a tuple."""
+    for name, value in values.items():
+        if value is True:
+            yield name
+        elif isinstance(value, float):
+            yield from (name, str(value).removesuffix(".0"))
+        else:
+            texts = value if isinstance(value, tuple) else (str(value),)
+            yield from (part for text in texts for part in (name, text))
 
 
 def check(request: Request) -> None:
@@ -190,7 +203,7 @@ def _check_question(request: Request, question: ModelQuestion | OwnQuestion) -> 
         raise UsageError(str(error)) from None
     of_scenarios = "--scenarios", "--all", "--crossover", "--what-if", "--set"
     unused = (*of_scenarios, *UNUSED.get(question.kind, ()))
-    if options := [name for name in unused if name in given(request)]:
+    if options := [name for name in unused if name in _given(request)]:
         raise UsageError(f"these options do not apply to {option}: {', '.join(options)}")
     check_batches(request.batch)
     if len(request.batch) > 1 and question.kind == MODEL:

@@ -18,7 +18,7 @@ from ..stats.objectives import OBJECTIVES
 from ..text.sanitize import shown
 from ..text.toml_file import Key, TomlError, TomlFile, read
 from .scenario import Limits, Quick, Scenario, Size
-from .usage import ScenarioError, UsageError, unknown
+from .usage import UsageError, unknown
 
 NESTED: Mapping[str, type[msgspec.Struct]] = {"quick": Quick, "limits": Limits, "size": Size}
 _EXTRA = re.compile("Object contains unknown field `(.*?)`(?: - at `(.*)`)?", re.DOTALL)
@@ -34,7 +34,7 @@ ENUMS = {
 def load(path: Path | None = None) -> dict[str, Scenario]:
     """The shipped scenarios by id, or those of a user's file, in its order.
 
-    ScenarioError names the file, the line and the fault.  A user's file is also checked for
+    UsageError names the file, the line and the fault.  A user's file is also checked for
     contradictions and unknown names.
     """
     return dict(_shipped()) if path is None else _read(path)
@@ -59,7 +59,7 @@ def _read(path: Path | None) -> dict[str, Scenario]:
                 row = sound(file, place, row)
             found[row.id] = row
     except TomlError as error:
-        raise ScenarioError(str(error)) from None
+        raise UsageError(str(error)) from None
     return found
 
 

@@ -11,10 +11,6 @@ class UsageError(Exception):
     """The request cannot be met; the message is one line that names the valid choices."""
 
 
-class ScenarioError(UsageError):
-    """A scenario file cannot be used; the message says where and why."""
-
-
 def unknown(noun: str, given: str, choices: Iterable[str]) -> UsageError:
     """`unknown workload 'matmull'; did you mean matmul? Choices: ...`."""
     import difflib  # slow to import, and only wrong names need it

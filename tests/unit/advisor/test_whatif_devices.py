@@ -306,7 +306,7 @@ def test_the_text_of_a_run_has_a_line_for_each() -> None:
 
 
 def test_a_users_model_has_no_recordings() -> None:
-    request = Request(model=ModelQuestion(file="m.onnx"), what_if=("h200",))
+    request = Request(question=ModelQuestion("m.onnx"), what_if=("h200",))
     with pytest.raises(UsageError, match="--what-if"):
         resolve(request, ROWS)
 

@@ -99,9 +99,9 @@ def test_control_lines_come_through_a_pipe(monkeypatch: pytest.MonkeyPatch, tmp_
     os.close(write)
 
 
-@pytest.mark.parametrize("option", ["file", "save_best"])
+@pytest.mark.parametrize("option", ["target", "save_best"])
 def test_a_model_has_a_name_that_onnx_runtime_takes(option: str) -> None:
-    question = ModelQuestion(**{"file": "m.onnx", option: os.fsdecode(b"\xff.onnx")})
+    question = ModelQuestion(**{"target": "m.onnx", option: os.fsdecode(b"\xff.onnx")})
     with pytest.raises(ValueError, match="is not UTF-8") as error:
         question.check()
     assert not isinstance(error.value, UnicodeError)

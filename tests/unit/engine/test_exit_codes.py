@@ -57,8 +57,8 @@ def test_a_missing_model_is_a_failure(saved: Saved | None, code: int) -> None:
     report = kept("advise-model")
     report.model.advice = msgspec.structs.replace(report.model.advice, saved=saved)
     asked = ModelQuestion("m.onnx", save_best="b.onnx")
-    assert exit_code("done", Request(model=asked), report) == code
-    assert exit_code("done", Request(model=ModelQuestion("m.onnx")), report) == OK
+    assert exit_code("done", Request(question=asked), report) == code
+    assert exit_code("done", Request(question=ModelQuestion("m.onnx")), report) == OK
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ def test_a_missing_artefact_of_ones_own_code_is_a_failure(advice, code: int) -> 
     facts = CodeFacts("torch", "m:build", code_sha256="", inputs_sha256="")
     report.model, report.code = None, CodeReport(facts, advice=advice)
     asked = OwnQuestion("torch", "m:build", save_best="best")
-    assert exit_code("done", Request(own=asked), report) == code
-    assert exit_code("done", Request(own=OwnQuestion("torch", "m:build")), report) == OK
+    assert exit_code("done", Request(question=asked), report) == code
+    assert exit_code("done", Request(question=OwnQuestion("torch", "m:build")), report) == OK
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_batch_that_nobody_asked_for_may_fail(place, asked, code) -> None:
     row = report.subject_rows[place]
     for candidate in row.candidates:
         candidate.blocks = []
-    request = Request(own=OwnQuestion("torch", "m:build"), batch=asked)
+    request = Request(question=OwnQuestion("torch", "m:build"), batch=asked)
     assert exit_code("done", request, report) == code
 
 
@@ -97,7 +97,7 @@ def test_strict_asks_for_no_word_on_a_batch_that_nobody_asked_for() -> None:
     report.code.advice = None
     other = report.subject_rows[1]
     other.verdict = msgspec.structs.replace(other.verdict, confidence="open")
-    request = Request(own=OwnQuestion("torch", "m:build"), strict=True)
+    request = Request(question=OwnQuestion("torch", "m:build"), strict=True)
     assert exit_code("done", request, report) == OK
     asked = replace(request, batch=(1, 8))
     assert exit_code("done", asked, report) == UNTRUSTED
@@ -151,7 +151,7 @@ def test_strict_samples_does_not_ask_about_a_batch_that_nobody_asked_for() -> No
     first, other = report.subject_rows[:2]
     for candidate in first.candidates:
         candidate.blocks = candidate.blocks and steady_blocks(candidate)
-    request = Request(own=OwnQuestion("torch", "m:build"), strict_samples=True)
+    request = Request(question=OwnQuestion("torch", "m:build"), strict_samples=True)
     report.warnings = []
     assert exit_code("done", request, report) == OK
     report.warnings = [Warning("busy_machine", "busy", "stop them", other.plan.scenario)]

@@ -76,7 +76,7 @@ def exports(tmp_path: Path, monkeypatch: Any, request: Any) -> Exports:
         code,
         [4, 8],
         msgspec.structs.replace(question.scenario(), batch=4),
-        Space(facts, machines.cpu_server()[0].cpu, (2, 1), (), Request(own=question)),
+        Space(facts, machines.cpu_server()[0].cpu, (2, 1), (), Request(question=question)),
         context(InProcess(tmp_path), Control(), Report(), lambda event: None),
     )
 

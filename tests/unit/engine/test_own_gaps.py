@@ -79,7 +79,7 @@ def test_what_cannot_be_or_was_not_asked_for_is_not_missing() -> None:
 
 def test_a_run_that_the_user_stops_had_time() -> None:
     where = SimulatedMachine(*machines.cpu_server(), noise={"own": 0.004})
-    asked = Request(own=OwnQuestion("torch", "shop.model:build"))
+    asked = Request(question=OwnQuestion("torch", "shop.model:build"))
     with patch.object(own_exports, "knows_compiler", lambda: True):
         report = Report.of(run(asked, where, pool=SimulatedOwn, cancel_at_s=9.0))
     assert report.rows["own"].ended_by == "cancelled"

@@ -220,7 +220,7 @@ def test_a_command_that_never_prints_its_line_says_which(until, says, hint) -> N
     pool = SilentPool(row.clock, {own: 1.0}, {})
     shared = context(pool, row.clock, row.report, budget_s=RUN_S)
     question = OwnQuestion("command", "serve", until=until)
-    shared = replace(shared, request=replace(shared.request, own=question))
+    shared = replace(shared, request=replace(shared.request, question=question))
     assert Preparation(row.plan, shared, Share(shared.now, 30.0, 59.0)).prepare(own) is None
     reason = row.report.candidates[own.id].reason
     assert reason.code == NO_TURN.code

@@ -13,7 +13,7 @@ import pytest
 from builders import context, machine
 from fakes import CPU_A, ManualClock
 
-from workbench.engine import telemetry as module, watched
+from workbench.engine import telemetry as module
 from workbench.engine.blocks import BlockRunner
 from workbench.engine.preparation import PreparedCase
 from workbench.engine.telemetry import MachineTelemetry
@@ -111,7 +111,7 @@ def test_a_candidate_is_told_by_the_readings_within_its_blocks(telemetry, script
 @pytest.fixture
 def _short_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Energy counts in windows of half a second too."""
-    monkeypatch.setattr(watched, "LEAST_COUNTED_S", 0.5)
+    monkeypatch.setattr(module, "LEAST_COUNTED_S", 0.5)
 
 
 @pytest.mark.usefixtures("_short_windows")

@@ -167,7 +167,7 @@ def test_a_profile_without_operators_explains_nothing_and_says_why() -> None:
             return {"operators": [], "total_s": 0.0, "fallback_s": 0.0, "events": []}
 
     where = SimulatedMachine(*machines.cpu_server())
-    text = run_text(Report.of(run(Request(model=simulated_lab.QUESTION), where, pool=OnGpu)))
+    text = run_text(Report.of(run(Request(question=simulated_lab.QUESTION), where, pool=OnGpu)))
     shown = " ".join(text.split())
     assert "was not profiled: its profiler does not time operators on this device" in shown
     assert "is the fastest run of the model as given." in shown
@@ -232,7 +232,7 @@ def test_without_the_model_as_given_the_pick_is_still_what_to_ship() -> None:
 
 
 def test_no_other_variant_is_called_a_run_of_the_model_as_given() -> None:
-    asked = Request(model=simulated_lab.QUESTION, precisions=("int8",))
+    asked = Request(question=simulated_lab.QUESTION, precisions=("int8",))
     where = SimulatedMachine(*machines.cpu_server())
     report = Report.of(run(asked, where, pool=simulated_lab.SimulatedLab))
     text = run_text(report)

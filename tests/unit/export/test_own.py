@@ -57,7 +57,7 @@ def test_the_questions_of_the_gallery_are_ones_that_can_be_asked(tmp_path, monke
     (tmp_path / "train.py").touch()
     monkeypatch.chdir(tmp_path)
     for question in own_runs.QUESTIONS:
-        check(Request(own=question))
+        check(Request(question=question))
 
 
 def test_long_inputs_of_a_module_are_cut_and_stay() -> None:

@@ -14,7 +14,7 @@ from workbench.stats.objectives import OF_MODELS
 
 
 def asked(**options: object) -> Request:
-    return Request(model=ModelQuestion("m.onnx", **options))
+    return Request(question=ModelQuestion("m.onnx", **options))
 
 
 def test_the_limit_is_of_the_relative_error_unless_agreement_is_asked_for() -> None:
@@ -35,8 +35,8 @@ def test_shapes_by_input() -> None:
 
 def test_a_model_has_thirty_seconds_by_default() -> None:
     assert asked().budget == 30.0
-    assert Request(model=ModelQuestion("m.onnx"), quick=True).budget == 20.0
-    assert Request(model=ModelQuestion("m.onnx"), thorough=True).budget == 300.0
+    assert Request(question=ModelQuestion("m.onnx"), quick=True).budget == 20.0
+    assert Request(question=ModelQuestion("m.onnx"), thorough=True).budget == 300.0
 
 
 def test_its_row_is_filled_from_the_model_itself() -> None:
@@ -46,7 +46,7 @@ def test_its_row_is_filled_from_the_model_itself() -> None:
 
 def test_a_question_and_the_options_of_its_run_survive_their_own_command_line() -> None:
     request = Request(
-        model=ModelQuestion("a b.onnx", objective="throughput"),
+        question=ModelQuestion("a b.onnx", objective="throughput"),
         budget_s=12.5,
         devices=("cpu", "fake:0@8"),
         precisions=("int8", "fp32"),
@@ -68,7 +68,7 @@ shares = st.none() | st.floats(0, 1, exclude_min=True)
 @given(
     st.builds(
         ModelQuestion,
-        file=words,
+        target=words,
         objective=st.sampled_from(OF_MODELS),
         max_error=shares,
         min_agreement=shares,
@@ -82,7 +82,7 @@ shares = st.none() | st.floats(0, 1, exclude_min=True)
     )
 )
 def test_every_question_survives(question: ModelQuestion) -> None:
-    request = Request(model=question)
+    request = Request(question=question)
     assert parsed(request.arguments()) == request
     if question.max_error is None or question.min_agreement is None:
         question.check()
@@ -93,7 +93,7 @@ def test_every_question_survives(question: ModelQuestion) -> None:
 
 NAN = float("nan")
 WRONG = [
-    (Request(model=ModelQuestion("")), "--model takes the path of an .onnx file"),
+    (Request(question=ModelQuestion("")), "--model takes the path of an .onnx file"),
     (asked(max_error=0.1, min_agreement=0.9), "--max-error and --min-agreement exclude each other"),
     (asked(max_error=NAN), "--max-error must be above 0"),
     (asked(max_error=0.0), "--max-error must be above 0"),
@@ -115,16 +115,16 @@ WRONG = [
     (asked(shapes=("x=1,-1",)), "--shape takes"),
     (asked(shapes=("x=1", "x=2")), "--shape: x is given twice"),
     (
-        Request(model=ModelQuestion("m.onnx"), scenarios=("realtime",)),
+        Request(question=ModelQuestion("m.onnx"), scenarios=("realtime",)),
         "leave out --model or realtime",
     ),
-    (Request(model=ModelQuestion("m.onnx"), backends=("torch",)), "runs on onnxruntime"),
-    (Request(model=ModelQuestion("m.onnx"), settings=("n=1",)), "do not apply to --model"),
-    (Request(model=ModelQuestion("m.onnx"), modes=("nhwc",)), "do not apply to --model"),
-    (Request(model=ModelQuestion("m.onnx"), batch=(1, 2)), "a model takes one --batch"),
-    (Request(model=ModelQuestion("m.onnx"), batch=(0,)), "--batch must be between 1 and"),
-    (Request(model=ModelQuestion("m.onnx"), batch=(10**30,)), "--batch must be between"),
-    (Request(model=ModelQuestion("m.onnx"), budget_s=NAN), "--budget"),
+    (Request(question=ModelQuestion("m.onnx"), backends=("torch",)), "runs on onnxruntime"),
+    (Request(question=ModelQuestion("m.onnx"), settings=("n=1",)), "do not apply to --model"),
+    (Request(question=ModelQuestion("m.onnx"), modes=("nhwc",)), "do not apply to --model"),
+    (Request(question=ModelQuestion("m.onnx"), batch=(1, 2)), "a model takes one --batch"),
+    (Request(question=ModelQuestion("m.onnx"), batch=(0,)), "--batch must be between 1 and"),
+    (Request(question=ModelQuestion("m.onnx"), batch=(10**30,)), "--batch must be between"),
+    (Request(question=ModelQuestion("m.onnx"), budget_s=NAN), "--budget"),
 ]
 
 

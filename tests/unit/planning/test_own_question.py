@@ -73,7 +73,7 @@ some_words = st.lists(words, max_size=3).map(tuple)
 @given(
     st.builds(
         Request,
-        own=questions,
+        question=questions,
         budget_s=st.none() | st.floats(1, 86_400),
         quick=st.booleans(),
         devices=some_words,
@@ -93,7 +93,7 @@ def test_every_question_survives_its_own_command_line(request_: Request) -> None
 
 def test_options_of_display_stand_before_the_arguments_of_the_script() -> None:
     own = OwnQuestion("torch", "script.py", arguments=("--quick", "--", "x"))
-    given = Request(own=own, seed=3).arguments("--jsonl")
+    given = Request(question=own, seed=3).arguments("--jsonl")
     assert given == [
         *["advise", "--torch", "script.py", "--seed", "3"],
         *["--jsonl", "--", "--quick", "--", "x"],
@@ -104,7 +104,7 @@ def test_options_of_display_stand_before_the_arguments_of_the_script() -> None:
 def test_the_bare_command_takes_the_same_options_and_arguments(start: list[str]) -> None:
     asked = parsed([*start, "--torch", "s.py", "--quick", "--", "advise", "--quick"])
     assert asked == Request(
-        own=OwnQuestion("torch", "s.py", arguments=("advise", "--quick")), quick=True
+        question=OwnQuestion("torch", "s.py", arguments=("advise", "--quick")), quick=True
     )
 
 
@@ -130,10 +130,10 @@ def test_only_what_differs_from_the_default_is_written() -> None:
         ),
         (
             OwnQuestion("torch", "m.py", arguments=("x",), train=True, max_error=0.5, pickled=True),
-            "--torch m.py --max-error 0.5 --train --allow-pickle",
+            "--torch m.py --max-error 0.5 --train --allow-pickle -- x",
         ),
     ):
-        assert [*question.options()] == expected.split()
+        assert Request(question=question).arguments() == ["advise", *expected.split()]
 
 
 # ---------------------------------------------------------------- its row
@@ -141,7 +141,7 @@ def test_only_what_differs_from_the_default_is_written() -> None:
 
 def test_its_row_is_filled_from_the_code_itself_and_saves_nothing_again() -> None:
     own = OwnQuestion("function", "package.module:work", objective="throughput", save_best="best")
-    request = Request(own=own, seed=3)
+    request = Request(question=own, seed=3)
     assert request.budget == 60.0
     (row,) = resolve(request, scenarios.load())
     assert (row.scenario.id, row.workload.name, row.cases) == ("own", "own", [])
@@ -171,12 +171,12 @@ def test_its_row_is_filled_from_the_code_itself_and_saves_nothing_again() -> Non
 )
 @pytest.mark.usefixtures("folder")
 def test_what_can_be_raced_is_let_through(own: OwnQuestion) -> None:
-    check(Request(own=own))
+    check(Request(question=own))
 
 
 def test_what_code_can_be_asked_to_use_is_let_through() -> None:
-    check(Request(own=BUILD, modes=("plain", "nhwc+compile"), batch=(1, 8), threads=(1, 2)))
-    check(Request(own=OwnQuestion("function", "m:work"), batch=(8,), threads=(1, 2)))
+    check(Request(question=BUILD, modes=("plain", "nhwc+compile"), batch=(1, 8), threads=(1, 2)))
+    check(Request(question=OwnQuestion("function", "m:work"), batch=(8,), threads=(1, 2)))
 
 
 WRONG = [
@@ -225,7 +225,7 @@ WRONG = [
 @pytest.mark.parametrize(("own", "expected"), WRONG, ids=[repr(o.target) + w for o, w in WRONG])
 @pytest.mark.usefixtures("folder")
 def test_what_cannot_be_raced_is_refused_in_one_line(own, expected: str) -> None:
-    assert expected in refusal(Request(own=own))
+    assert expected in refusal(Request(question=own))
 
 
 def test_no_warning_of_a_pattern_names_our_own_line() -> None:
@@ -237,34 +237,44 @@ def test_no_warning_of_a_pattern_names_our_own_line() -> None:
 @pytest.mark.parametrize(
     ("request_", "expected"),
     [
-        (Request(own=BUILD, scenarios=("a", "b")), "leave out --torch or a b"),
+        (Request(question=BUILD, scenarios=("a", "b")), "leave out --torch or a b"),
         (
-            Request(own=OwnQuestion("command", "x {n}", over=("n=1,2",)), scenarios=("m=3,4",)),
+            Request(
+                question=OwnQuestion("command", "x {n}", over=("n=1,2",)), scenarios=("m=3,4",)
+            ),
             "--over takes one axis: add --over m=3,4",
         ),
-        (Request(own=BUILD, all_scenarios=True), "these options do not apply to --torch: --all"),
         (
-            Request(own=OwnQuestion("command", "x"), crossover=True, what_if=("H100",)),
+            Request(question=BUILD, all_scenarios=True),
+            "these options do not apply to --torch: --all",
+        ),
+        (
+            Request(question=OwnQuestion("command", "x"), crossover=True, what_if=("H100",)),
             "these options do not apply to --command: --crossover, --what-if",
         ),
-        (Request(own=BUILD, scenario_file="x.toml"), "do not apply to --torch: --scenarios"),
-        (Request(own=BUILD, settings=("n=1",)), "do not apply to --torch: --set"),
+        (Request(question=BUILD, scenario_file="x.toml"), "do not apply to --torch: --scenarios"),
+        (Request(question=BUILD, settings=("n=1",)), "do not apply to --torch: --set"),
         (
-            Request(own=OwnQuestion("command", "x"), threads=(1,), batch=(8,)),
+            Request(question=OwnQuestion("command", "x"), threads=(1,), batch=(8,)),
             "these options do not apply to --command: --threads, --batch",
         ),
         (
-            Request(own=OwnQuestion("function", "m:work"), precisions=("bf16",), modes=("nhwc",)),
+            Request(
+                question=OwnQuestion("function", "m:work"), precisions=("bf16",), modes=("nhwc",)
+            ),
             "these options do not apply to --function: --precision, --mode",
         ),
         (
-            Request(own=OwnQuestion("command", "x"), backends=("torch",)),
+            Request(question=OwnQuestion("command", "x"), backends=("torch",)),
             "these options do not apply to --command: --backend",
         ),
-        (Request(own=BUILD, batch=(1, 0)), "--batch must be between"),
-        (Request(own=BUILD, modes=("nhcw+compile",)), "unknown mode 'nhcw'; did you mean nhwc?"),
-        (Request(own=BUILD, modes=("fast",)), f"Choices: {', '.join(MODES)}"),
-        (Request(model=ModelQuestion("m"), batch=(0,)), "--batch must be between"),
+        (Request(question=BUILD, batch=(1, 0)), "--batch must be between"),
+        (
+            Request(question=BUILD, modes=("nhcw+compile",)),
+            "unknown mode 'nhcw'; did you mean nhwc?",
+        ),
+        (Request(question=BUILD, modes=("fast",)), f"Choices: {', '.join(MODES)}"),
+        (Request(question=ModelQuestion("m"), batch=(0,)), "--batch must be between"),
     ],
 )
 def test_options_that_do_not_belong_are_refused(request_: Request, expected: str) -> None:

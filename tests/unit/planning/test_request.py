@@ -13,7 +13,7 @@ from workbench.planning.questions import ModelQuestion
 from workbench.planning.request import Request, check, check_device, fake_devices
 from workbench.planning.usage import UsageError
 
-MODEL = ModelQuestion(file="m.onnx")
+MODEL = ModelQuestion("m.onnx")
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu", "cuda:0", "cuda:12", "fake:0", "fake:1@0.5"])
@@ -136,7 +136,7 @@ def test_without_a_command_it_is_advise_with_all_its_options(monkeypatch) -> Non
         main.cli.main(command, standalone_mode=False)
     plain, advise = asked
     assert plain == advise
-    found = plain["prices"], plain["all_scenarios"], plain["model"].file
+    found = plain["prices"], plain["all_scenarios"], plain["question"].target
     assert found == (("cpu=0.1",), True, "m")
 
 
@@ -151,9 +151,12 @@ def test_a_group_option_before_a_command_is_refused_by_its_name(option: str) -> 
     ("given", "message"),
     [
         (Request(all_scenarios=True, scenarios=("a", "b")), "leave out --all or a b"),
-        (Request(model=MODEL, all_scenarios=True), "these options do not apply to --model: --all"),
         (
-            Request(model=MODEL, scenario_file="x", crossover=True, what_if=("H100",)),
+            Request(question=MODEL, all_scenarios=True),
+            "these options do not apply to --model: --all",
+        ),
+        (
+            Request(question=MODEL, scenario_file="x", crossover=True, what_if=("H100",)),
             "do not apply to --model: --scenarios, --crossover, --what-if",
         ),
     ],

@@ -8,7 +8,7 @@ from hypothesis import example, given, strategies as st
 
 from workbench.planning import scenarios
 from workbench.planning.scenario import Limits, Scenario
-from workbench.planning.usage import ScenarioError
+from workbench.planning.usage import UsageError
 from workbench.text.toml_file import MOST_BYTES, TomlError, read
 
 MINIMAL = """\
@@ -28,7 +28,7 @@ def refused(tmp_path: Path, text: str | bytes) -> str:
     """The message without the file's name, which it must begin with."""
     file = tmp_path / "mine.toml"
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(ScenarioError) as caught:
+    with pytest.raises(UsageError) as caught:
         scenarios.load(file)
     message = str(caught.value)
     assert message.startswith(str(file))
@@ -187,11 +187,11 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
         ("", "is a folder"),
         ("gone", "No such file"),
     ):
-        with pytest.raises(ScenarioError, match=why):
+        with pytest.raises(UsageError, match=why):
             scenarios.load(tmp_path / name)
-    with pytest.raises(ScenarioError, match="not a regular file"):
+    with pytest.raises(UsageError, match="not a regular file"):
         scenarios.load(Path(os.devnull))
-    with pytest.raises(ScenarioError, match="cannot be read"):
+    with pytest.raises(UsageError, match="cannot be read"):
         scenarios.load(Path("a\0b"))
 
 
@@ -249,7 +249,7 @@ def test_any_file_gives_scenarios_or_one_line(tmp_path_factory, content: bytes) 
     file.write_bytes(content)
     try:
         rows = scenarios.load(file)
-    except ScenarioError as error:
+    except UsageError as error:
         message = str(error)
         assert message.startswith(str(file))
         assert message.isprintable()
