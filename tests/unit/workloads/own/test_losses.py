@@ -2,8 +2,6 @@
 
 import pickle
 from dataclasses import replace
-from threading import Lock
-from types import MethodType
 from typing import Any
 
 import cloudpickle
@@ -15,7 +13,6 @@ from torch import nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
-from workbench.contract import WorkloadError
 from workloads.own import handing_over, script
 from workloads.own.calls import Called, Run
 from workloads.own.losses import FollowedLoss
@@ -193,25 +190,6 @@ def test_a_loss_of_several_calls_has_a_step_that_makes_them(
     assert all(torch.allclose(a, b) for a, b in zip(gradients(module), expected, strict=True))
 
 
-class _FabricModule(nn.Module):
-    """The wrapper of Fabric, which in some precisions wants its own `backward`."""
-
-    def __init__(self, module: Any) -> None:
-        super().__init__()
-        self.module = module
-
-    def forward(self, inputs: Any) -> Any:
-        return self.module(inputs)
-
-
-def test_the_module_inside_that_of_fabric_races() -> None:
-    ran, net = Run(follows=True), nn.Linear(5, 6)
-    with ran.watched(60.0):
-        _FabricModule(net)(torch.ones(4, 5)).sum().backward()
-    assert ran.modules[0].module is net
-    assert ran.modules[0].notes == ["Linear was in FabricModule in 1 of 1 calls"]
-
-
 class Filling(nn.Module):
     """It puts what it computes into its inputs, as the losses of Sentence Transformers do."""
 
@@ -285,178 +263,6 @@ def test_a_loss_of_more_than_one_output_is_refused_with_the_reason(
     code = replace(code_in(tmp_path), target="train.py")
     with fails_with("bad_input", why, hint="of a module whose forward returns that loss"):
         script.opened(code)
-
-
-def opening(ran: Run, folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(script, "run", lambda code: ran)
-    script.opened(replace(code_in(folder), target="train.py"))
-
-
-def evaluated(net: Any, **ended: Any) -> Run:
-    """The run of a script that calls a module and does not train it."""
-    ran = Run(follows=True)
-    with ran.watched(60.0):
-        net(torch.ones(1, 5))
-    return replace(ran, limit_s=10.0, **ended)
-
-
-def test_a_script_that_ends_before_it_trains_says_so(monkeypatch: Any, tmp_path: Any) -> None:
-    single = nn.Linear(5, 1)  # its output must not be taken for a loss
-    with fails_with("bad_input", "cut after 10 s, before it trained Linear", hint="--budget"):
-        opening(evaluated(single, cut=True), tmp_path, monkeypatch)
-    failure = WorkloadError("raised KeyError: 'lr'", code="user_code", hint="remedy")
-    with fails_with("user_code", "raised KeyError: 'lr' before it trained", hint="remedy"):
-        opening(evaluated(single, failure=failure), tmp_path, monkeypatch)
-    with fails_with("bad_input", "the script does not train Linear", hint="package.module:build"):
-        opening(evaluated(single), tmp_path, monkeypatch)
-
-
-def test_a_script_that_is_cut_before_its_inputs_are_copied_needs_more_time() -> None:
-    ran = Run(cut=True, limit_s=20.0, modules=[Called("Net", nn.Linear(5, 1), calls=1)])
-    with fails_with("bad_input", "cut after 20 s, in its first call of Net", hint="--budget"):
-        script.choose(ran)
-    ran.modules[0].calls = 2
-    with fails_with("unsupported", "the inputs of Net cannot be copied"):
-        script.choose(ran)
-
-
-def test_a_module_without_a_loss_names_one_that_has_one(monkeypatch: Any, tmp_path: Any) -> None:
-    ran, judge, maker = Run(follows=True), nn.Linear(5, 1), nn.Sequential(nn.Linear(2, 5))
-    with ran.watched(60.0):
-        judge(maker(torch.ones(4, 2)).detach()).mean().backward()
-        judge(maker(torch.ones(4, 2))).mean().backward()
-    ran.modules[0].seconds = 1e3
-    assert ran.modules[0].name == "Sequential"
-    with fails_with("bad_input", "of Sequential|from Sequential", hint="race train.py::Linear, or"):
-        opening(ran, tmp_path, monkeypatch)
-
-
-class Whole(nn.Module):
-    """Its step calls one part after the other, as that of Lightning does."""
-
-    automatic_optimization = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.encoder, self.decoder = nn.Linear(5, 2), nn.Sequential(nn.Linear(2, 5))
-
-    def training_step(self, batch: Any, number: int, *, scale: float = 1.0) -> Any:
-        return {"loss": self.error(batch * scale)}
-
-    def error(self, batch: Any) -> Any:
-        return functional.mse_loss(self.decoder(self.encoder(batch)), batch)
-
-    def predict(self, batch: Any) -> Any:
-        return self(batch)
-
-    def forward(self, batch: Any) -> Any:
-        return self.encoder(batch)
-
-
-class Around(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.net = nn.Linear(5, 2)
-
-    def training_step(self, batch: Any) -> Any:
-        return self.net(batch).mean()
-
-
-def test_a_part_of_a_module_is_not_taken_for_the_whole(monkeypatch: Any, tmp_path: Any) -> None:
-    ran = Run(follows=True)
-    with ran.watched(60.0):
-        Whole().error(torch.ones(4, 5)).backward()
-        Whole().predict(torch.ones(4, 5))
-        Around().training_step(torch.ones(4, 5)).backward()
-    encoder, decoder, whole, inner = ran.modules
-    start = "the script calls Whole.error, of which only"
-    assert encoder.part == [f"{start} Linear races: name a builder to race all of it"]
-    assert decoder.part[0].startswith(start)
-    assert whole.part == inner.part == []
-    encoder.seconds = 1e3
-    with fails_with("bad_input", "not of Linear alone", hint="whose forward returns that loss"):
-        opening(ran, tmp_path, monkeypatch)
-
-
-def test_a_training_step_of_several_modules_races_as_a_whole(tmp_path: Any) -> None:
-    ran, net = Run(follows=True), Whole()
-    with ran.watched(60.0):
-        for rows in (4, 3, 4):
-            net.zero_grad()
-            net.training_step(torch.ones(rows, 5), 7, scale=2.0)["loss"].backward()
-        expected = gradients(net)
-    chosen = script.choose(ran)
-    assert (chosen.name, chosen.calls) == ("Whole.training_step", 3)
-    assert chosen.seconds == sum(each.seconds for each in ran.modules if each is not chosen)
-    handed = handing_over.given(chosen, ran, code_in(tmp_path))
-    module, example, parts = pickle.loads(cloudpickle.dumps(handed))
-    assert example.args[0].shape == (4, 5)
-    assert not vars(parts)
-    module.to("cpu").zero_grad()
-    module(*example.args, **example.kwargs)["loss"].backward()
-    assert all(torch.equal(a, b) for a, b in zip(gradients(module), expected, strict=True))
-
-
-def test_a_training_step_that_updates_weights_itself_is_no_whole() -> None:
-    ran, net = Run(follows=True), Whole()
-    net.automatic_optimization = False
-    with ran.watched(60.0):
-        net.training_step(torch.ones(4, 5), 0)["loss"].backward()
-    assert [each.name for each in ran.modules] == ["Linear", "Sequential"]
-
-
-def test_the_autocast_of_accelerate_is_taken_off_and_noted(tmp_path: Any) -> None:
-    ran, net, lock = Run(follows=True), nn.Linear(5, 1), Lock()
-
-    def mixed(self: Any, inputs: Any) -> Any:
-        with lock, torch.autocast("cpu", torch.bfloat16):
-            return nn.Linear.forward(self, inputs).float()
-
-    net._original_forward, net.forward = net.forward, MethodType(mixed, net)
-    with ran.watched(60.0):
-        net(torch.ones(4, 5)).mean().backward()
-    called = ran.modules[0]
-    assert called.notes == ["Linear was under autocast by Accelerate in 1 of 1 calls"]
-    module, *_ = pickle.loads(cloudpickle.dumps(handing_over.given(called, ran, code_in(tmp_path))))
-    assert module(torch.ones(4, 5)).dtype == torch.float32
-    assert "forward" not in vars(module)
-
-
-@pytest.mark.parametrize(
-    ("every", "stop", "noted"),
-    [(4, 8, ["4 backward"]), (1, 8, []), (8, 7, ["over 7 backward"])],
-)
-def test_accumulated_gradients_are_noted(every: int, stop: int, noted: list[str]) -> None:
-    ran, net = Run(), nn.Linear(5, 1)
-    optimizers = [torch.optim.SGD([weight]) for weight in net.parameters()]
-    with ran.watched(60.0):
-        for number in range(1, stop + 1):
-            net(torch.ones(4, 5)).sum().backward()
-            for each in optimizers if number % every == 0 else ():
-                each.step()
-    ran.optimizers = optimizers  # as where it is cut before its first step
-    start = "the script makes "
-    assert [each.partition(" passes")[0] for each in ran.passes] == [start + x for x in noted]
-
-
-def test_the_inputs_of_a_training_are_those_of_its_most_frequent_step() -> None:
-    ran, net = Run(follows=True), nn.Linear(3, 2)
-    with ran.watched(60.0):
-        for _ in range(5):
-            net(torch.ones(1, 3))
-        net(torch.ones(2, 3)).sum().backward()
-        assert ran.modules[0].example.tensors()["0"].shape == (2, 3)
-        for scale in (1, 2, 3):
-            net(torch.ones(4, 3) * scale).sum().backward()
-    assert torch.equal(ran.modules[0].example.tensors()["0"], torch.ones(4, 3) * 2)
-
-
-def test_training_mode_is_no_difference_from_a_training_that_races() -> None:
-    net = nn.Sequential(nn.Linear(5, 6), nn.Dropout())
-    for ran, noted in ((Run(follows=True), 0), (Run(), 1)):
-        with ran.watched(60.0):
-            net(torch.ones(4, 5)).sum().backward()
-        assert len(ran.modules[0].notes) == noted
 
 
 class Counting(TorchFunctionMode):
