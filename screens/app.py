@@ -204,7 +204,7 @@ class WorkbenchApp(Shell):
         self._dirty = False
         self._painted_at = self._monotonic()
         if not self._opened and (mode := _mode_of(self.session)) != ADVISOR:
-            self._opened = True  # as soon as the kind of run is known
+            self._opened = True  # the kind of run is known now
             self.switch_mode(mode)
         self.refresh_keys()
         if (share := self.session.share) is not None and not self.session.replay:

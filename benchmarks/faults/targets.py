@@ -95,7 +95,7 @@ TARGETS = {
     "a missing folder": Target((2,), name="absent/out.onnx"),
     "below a file": Target((2,), name="plain/out.onnx"),
     "/proc": Target((2,), name="/proc/out.onnx"),
-    # As /dev/stdout is, which is not ours to try.
+    # /dev/stdout is one too, and not ours to try.
     "a link to its own stdout": Target(
         (*MEASURED, 2), lambda _, path: path.symlink_to("/proc/self/fd/1")
     ),

@@ -75,7 +75,7 @@ class TrainingSearch(OwnSearch):
                 found = [each for each in found if each.mode == leader.case.mode]
             if loses_by_faults(leader, leader):
                 found.append(keeping(leader.case))
-            # To compile takes long, so the leader has to lead these first.
+            # Compiling takes long, so the leader has to lead these first.
             if cases := self._new(each for each in found if not each.is_compiled):
                 return cases
             self._varied.add(leader.case.id)

@@ -1,4 +1,4 @@
-"""How a program calls a module, where that differs from the race."""
+"""The differences between a program's calls of a module and those of the race."""
 
 import functools
 import inspect

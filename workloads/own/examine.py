@@ -156,7 +156,7 @@ class _Changes:
 
 
 def _behaviour(subject: Subject, example: Example, notes: list[str]) -> dict[str, Any]:
-    """How calls affect one another: by state and changed inputs; and the time of a call."""
+    """The effects of calls on one another, by state and changed inputs; and the time of a call."""
     inputs = example.mapped(lambda tensor: tensor.clone().to(subject.code.home))
     changes = _Changes(inputs)
     with user_errors(subject.name):

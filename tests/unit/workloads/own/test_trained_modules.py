@@ -167,7 +167,7 @@ def test_accumulated_gradients_are_noted(every: int, stop: int, noted: list[str]
             net(torch.ones(4, 5)).sum().backward()
             for each in optimizers if number % every == 0 else ():
                 each.step()
-    ran.optimizers = optimizers  # as where it is cut before its first step
+    ran.optimizers = optimizers  # it is cut before its first step
     start = "the script makes "
     assert [each.partition(" passes")[0] for each in ran.passes] == [start + x for x in noted]
 

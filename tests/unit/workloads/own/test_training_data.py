@@ -128,7 +128,7 @@ def test_a_list_of_batches_needs_no_processes(tmp_path: Path) -> None:
 
 def test_data_that_cannot_be_read_are_named() -> None:
     one = supervised(dataset=None)
-    one.part = lambda name: None  # as nothing there can be called
+    one.part = lambda name: None  # nothing there can be called
     one.namespace = SimpleNamespace(dataset={"train": 1}, loader=iter([1]))
     with fails_with("bad_input", "are a list_iterator, neither a Data", hint="define loader"):
         TrainingParts(one)
@@ -169,7 +169,7 @@ def test_a_loader_process_that_dies_is_one_line(tmp_path: Path) -> None:
 )
 def test_data_may_be_an_object_instead_of_a_function(name: str, held: Any) -> None:
     one = supervised(dataset=None)
-    one.part = lambda name: None  # as nothing there can be called
+    one.part = lambda name: None  # nothing there can be called
     one.namespace = SimpleNamespace(**{name: held})
     parts = TrainingParts(one)
     values, kinds = parts.sample(BATCH, 0)
@@ -202,7 +202,7 @@ def _open(_: int) -> None:
 )
 def test_a_loader_keeps_the_function_that_prepares_its_processes(held: Any) -> None:
     one = supervised(dataset=None)
-    one.part = lambda name: None  # as nothing there can be called
+    one.part = lambda name: None  # nothing there can be called
     one.namespace = SimpleNamespace(loader=held)
     batches = TrainingParts(one).batches(BATCH, 1, False, 0)
     assert next(batches).tolist() == [1.0] * BATCH
