@@ -142,7 +142,7 @@ def test_scaling_over_two_nodes_is_a_job_of_its_own(fleet, tmp_path) -> None:
 def test_a_rank_that_cannot_start_ends_the_job_at_once(fleet, tmp_path) -> None:
     real = f'exec {sys.executable} "$@"'
     # srun may lose what a task writes just before its end, so this one ends when that has arrived.
-    arrived = 'tail -n +1 -f log.txt | grep -qm 1 "no libc"'
+    arrived = f'tail -n +1 -f {fleet.job("scaling") / "log.txt"} | grep -qm 1 "no libc"'
     broken = f'[ "$SLURM_PROCID" = 0 ] && {real}; echo "no libc" >&2; {arrived}; exit 1'
     cases = f'case "$4 $PWD" in run*) {broken} ;; */scaling) {real} ;; esac'
     python = stub(tmp_path, f'{cases}\nexec {STUB} "$@"')
