@@ -54,7 +54,8 @@ def test_a_launcher_that_says_too_little(cli) -> None:
 
 
 def test_more_ranks_than_the_launcher_started(cli) -> None:
-    done = cli("run", "scaling", "--quick", "--set", "world=4", "--json", "--device", "cpu", **TWO)
+    options = ("--set", "world=4", "--backend", "torch", "--device", "cpu")
+    done = cli("run", "scaling", "--quick", "--json", *options, **TWO)
     (measured,) = printed(done, 1)["measurements"]
     assert measured["reason"]["code"] == "bad_input"
     assert "started 2 ranks, not 4" in measured["reason"]["message"]
