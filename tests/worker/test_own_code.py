@@ -74,7 +74,7 @@ def importers(folder: Path) -> set[str]:
 
 
 def test_a_module_races_in_torch_and_onnx_runtime(advise: Advise, tmp_path: Path) -> None:
-    options = ("--batch", "4", "--threads", "1", "--save-best", "best", *budget(12))
+    options = ("--batch", "4", "--threads", "1", "--save-best", "best", *budget(16))
     found = printed(advise("--torch", "modules:picture", *options))
     facts, (verdict,) = found["code"]["facts"], found["verdicts"]
     assert (facts["name"], facts["batch"], facts["convolves"]) == ("modules:picture", 4, True)
