@@ -35,6 +35,6 @@ class PseudoTerminal:
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def read(self, within_s: float) -> bytes:
-        """What comes next, b"" if nothing does in that time; OSError once the program has ended."""
+        """The next output, b"" without any in that time; OSError once the program has ended."""
         ready, _, _ = select.select([self.fd], [], [], within_s)
         return os.read(self.fd, 1 << 16) if ready else b""

@@ -25,7 +25,7 @@ class Part:
     """Entries of an output along one axis that have an error of their own (see `parts`)."""
 
     axis: int
-    size: int  # of the axis
+    size: int  # length of the axis
     places: list[int]  # in order
 
     def fits(self, array: Array) -> bool:

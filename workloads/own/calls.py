@@ -281,10 +281,12 @@ class Run:
     def _note_whole(self, frame: FrameType, called: Called) -> None:
         """Note the training step that makes a call of one of its modules."""
         found = step_of(frame)
-        if found is None or len({*self._wholes, id(found[0])}) > INSTANCES:
+        if found is None:
             return
         owner, inputs = found
         if id(owner) not in self._wholes:
+            if len(self._wholes) == INSTANCES:
+                return
             name = f"{type(owner).__name__}.{STEP}"
             self._wholes[id(owner)] = Called(name, stepping(owner)), called
         called.whole, first = self._wholes[id(owner)]

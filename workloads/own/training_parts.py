@@ -120,7 +120,9 @@ class TrainingParts:
                 self.resizable = True
             elif self.resizable and (isinstance(found, kinds.Dataset) or _is_indexed(found)):
                 self.dataset = partial(copy.copy, found)
-        for found in () if self.loader or self.dataset else held:
+        if self.loader or self.dataset:
+            return
+        for found in held:
             if hasattr(found, "__iter__") and not isinstance(found, (str, bytes, Mapping, type)):
                 text = f"the data of {self.subject.name} are a {type(found).__name__}"
                 hint = f"define loader({', '.join(LOADING)}) that returns its batches"

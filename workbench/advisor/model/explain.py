@@ -125,16 +125,15 @@ def _too_far_off(candidate: Candidate, facts: ModelFacts) -> Iterator[str]:
     accuracy, limit = candidate.accuracy, facts.max_error
     if accuracy is None or limit is None or accuracy.worst <= limit:
         return
-    what, where = "error", ""
-    worst = max(accuracy.outputs, key=lambda o: o.relative_error, default=None)
-    if accuracy.metric != "relative_error":
+    if accuracy.metric == "relative_error":
+        what = "error"
+        worst = max(accuracy.listed, key=lambda o: o.relative_error, default=None)
+        name = f"{worst.name}{worst.part or ''}" if worst else ""
+    else:
         what = "disagreement"
-        rows = (each for each in accuracy.outputs if each.top1_agreement is not None)
-        worst = min(rows, key=lambda o: o.top1_agreement or 0.0, default=None)
-    elif worst and worst.part:
-        where = f" (worst in output {worst.name}{worst.part})"
-    if worst and len(accuracy.outputs) > 1:
-        where = where or f" (worst in output {worst.name})"
+        rows = [(o.top1_agreement, o.name) for o in accuracy.listed if o.top1_agreement is not None]
+        name = min(rows)[1] if rows else ""
+    where = f" (worst in output {name})" if name else ""
     bound = accuracy.error_bound
     unseen = "" if bound is None else f", up to {units.share(bound)} on unseen inputs,"
     found = f"Its {what} of {units.share(accuracy.value)}{where}{unseen}"

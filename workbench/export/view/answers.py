@@ -104,7 +104,7 @@ def rest_text(report: Report) -> str:
 
     if not journal.is_kept(run := report.started.id):
         return ""
-    if report.status != CANCELLED:  # whose engine still holds the journal just after its end
+    if report.status != CANCELLED:  # just after that the engine still holds the journal
         if history.is_being_written(kept := journal.path_of(run)):
             return "the run is still under way"
         if history.summary_of(kept).status == "done":  # a part of it was opened, from a copy
