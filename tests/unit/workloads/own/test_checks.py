@@ -17,7 +17,7 @@ FIXTURES = Path(__file__).parents[3] / "fixtures" / "own"
 
 
 def test_a_distribution_is_compared_by_the_tensors_inside(examined) -> None:
-    code, facts = examined("distribution")
+    code, facts = examined("distribution", "outputs")
     assert reference(code, 4, facts["guard"]).names == ["loc", "scale"]
     accuracy = task_of(code, "bf16").check()
     assert accuracy.passed and accuracy.value > 0
@@ -116,7 +116,7 @@ def test_an_output_of_nan_alone_is_refused(written) -> None:
 
 
 def test_nan_in_some_places_leaves_the_others_compared(examined) -> None:
-    code, facts = examined("holed")
+    code, facts = examined("holed", "outputs")
     assert "NaN in its outputs (output) is not compared" in facts["notes"]
     found = reference(code, 2, "inference_mode")
     assert found.judge(code, "fp32", found.outputs).value == 0.0

@@ -41,10 +41,10 @@ def test_the_facts_of_a_module(examined) -> None:
         ("modules:policy", {"batch": None}),  # a state without rows
         ("modules:of_width_4", {"batch": 2}),  # a decorator fills its parameters in
         ("modules:typed", {"convolves": True}),  # its state holds other things than tensors
-        ("modules:half_hidden", {"reference": "eager as written"}),  # it casts
-        ("modules:complex_hidden", {"reference": "eager as written"}),
-        ("modules:phases", {"reference": "eager in float64"}),
-        ("modules:overflowing", {"reference": "eager as written"}),  # float64 has no infinity there
+        ("outputs:half_hidden", {"reference": "eager as written"}),  # it casts
+        ("outputs:complex_hidden", {"reference": "eager as written"}),
+        ("outputs:phases", {"reference": "eager in float64"}),
+        ("outputs:overflowing", {"reference": "eager as written"}),  # float64 has no infinity there
     ],
 )
 def test_what_a_call_says_about_a_module(examined, target: str, expected: dict) -> None:
@@ -84,7 +84,7 @@ def test_state_and_changed_inputs_are_found(examined) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_actions_drawn_at_random_are_no_state(examined, seed: int) -> None:
-    _, facts = examined("acting", seed=seed)
+    _, facts = examined("acting", "outputs", seed=seed)
     assert (facts["stateful"], facts["nondeterministic"]) == (False, True)
     assert "two fresh copies differ, so that action cannot be compared" in facts["notes"]
 
