@@ -311,9 +311,10 @@ class NewRunScreen(ModalScreen[Request | None]):
 
     def action_start(self) -> None:
         """Start the run, or go to the field that is invalid."""
+        self._check()  # letters may have come since the last one
         if self._checked.is_missing:
             self._form.take("code", "")
-        self._check()
+            self._check()
         if not self._checked.error:
             self.dismiss(self._checked.request)
         elif (line := self._wrong_line()) is not None:

@@ -27,10 +27,13 @@ class Drawn(Static):
 
     def show(self, make: Callable[[int], Made]) -> None:
         """`make(width)` gives the text; it is called again when the width changes."""
-        self.fill(lambda width, _: make(width), fills=False)
+        self._take(lambda width, _: make(width), fills=False)
 
-    def fill(self, make: Callable[[int, int], Made], *, fills: bool = True) -> None:
+    def fill(self, make: Callable[[int, int], Made]) -> None:
         """`make(width, height)` gives a text that fills the height as well."""
+        self._take(make, fills=True)
+
+    def _take(self, make: Callable[[int, int], Made], *, fills: bool) -> None:
         self._make, self._fills, self._made = make, fills, {}
         self._draw()
 

@@ -197,6 +197,17 @@ async def test_code_that_is_not_named_yet_is_no_mistake_until_it_is_to_start() -
     assert len(started) == 1
 
 
+async def test_code_that_is_typed_just_before_enter_counts() -> None:
+    app, started = finished()
+    async with settled(app, (80, 32)) as pilot:
+        await choose(pilot, OWN)
+        await press(pilot, "enter", "tab")
+        app.screen.focused.value = "torch.nn:Identity"
+        await app.screen.focused.action_submit()  # before a check
+        await settle(pilot)
+    assert started[1:] == [["advise", "--torch", "torch.nn:Identity"]]
+
+
 async def test_the_rows_of_the_table_are_chosen_and_open_on_the_advisor() -> None:
     app, started = finished()
     async with settled(app, SIZE) as pilot:

@@ -15,7 +15,7 @@ _INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64
 FLOATS = {f"tensor({name})" for name in _FLOATS}
 QUANTITIES = FLOATS | {f"tensor({name})" for name in _INTEGERS if name.endswith(("t8", "t16"))}
 MOST_LISTED = 3  # entries of a part that are no range
-PART = 1 << 16  # values that are compared at a time: copies of millions leave the caches
+CHUNK = 1 << 16  # values that are compared at a time: copies of millions leave the caches
 COMPARABLE = {f"tensor({name})" for name in (*_FLOATS, *_INTEGERS, "bool", "string")}
 Pairs = Sequence[tuple[Array, Array]]  # an answer and its reference, for each sample
 
@@ -101,10 +101,10 @@ def compare(
 
 
 def _compared(name: str, pairs: Pairs) -> OutputAccuracy:
-    parts = np.array([sums(*pair, name) for pair in pairs])
+    by_sample = np.array([sums(*pair, name) for pair in pairs])
     labels = holds_labels(pairs[0][1])
-    errors = [_relative(off, whole, labels=labels) for off, whole, *_ in parts]
-    off, whole, length, product = parts.sum(axis=0).tolist()
+    errors = [_relative(off, whole, labels=labels) for off, whole, *_ in by_sample]
+    off, whole, length, product = by_sample.sum(axis=0).tolist()
     scale = math.sqrt(whole * length)
     worst = int(np.argmax(errors))
     return OutputAccuracy(
@@ -162,8 +162,8 @@ def sums(answer: Array, reference: Array, name: str = "") -> tuple[float, ...]:
     if holds_labels(reference):  # right or wrong, not near
         answer, reference = answer == reference, np.ones(reference.shape)
     one, other = answer.reshape(-1), reference.reshape(-1)
-    places = range(0, one.size or 1, PART)
-    parts = [_sums(one[at : at + PART], other[at : at + PART], name) for at in places]
+    places = range(0, one.size or 1, CHUNK)
+    parts = [_sums(one[at : at + CHUNK], other[at : at + CHUNK], name) for at in places]
     return tuple(map(sum, zip(*parts, strict=True)))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from workbench.contract import WorkloadError
 from workloads.lab import agreement, bounds
-from workloads.lab.agreement import PART, holds_labels, sums
+from workloads.lab.agreement import CHUNK, holds_labels, sums
 
 
 def classes(*same: bool) -> tuple[list, list]:
@@ -145,7 +145,7 @@ def test_a_grey_level_off_by_one_is_a_small_error() -> None:
 
 
 def test_large_outputs_are_compared_without_copies_of_them() -> None:
-    right = np.ones(64 * PART + 1, np.float32)
+    right = np.ones(64 * CHUNK + 1, np.float32)
     answer = right.copy()
     answer[-1] = 3.0
     tracemalloc.start()
@@ -157,7 +157,7 @@ def test_large_outputs_are_compared_without_copies_of_them() -> None:
 
 
 def test_the_last_part_of_a_large_output_counts() -> None:
-    right = np.ones(PART + 1, np.float32)
+    right = np.ones(CHUNK + 1, np.float32)
     right[-1] = -np.inf
     with pytest.raises(WorkloadError, match="lacks the sign"):
         sums(np.ones_like(right), right)
