@@ -46,6 +46,7 @@ KEPT = ROOT / "benchmarks" / ".own.jsonl"
 STATE = ROOT / "benchmarks" / ".own-state"  # the tool's: what torch knows about the compiler stays
 FORMS = "", "compile"
 CLOSE, FAR = 1.15, 3.0  # times the best: timed again; timed once
+KEEP = 2.0  # times the best: not tried with freed memory kept, which has not gained as much
 MISSED = 1.02  # times the best: then a second process judges the pick as well
 EMULATED = 5.0  # times FP32 in eager mode: no compiler makes up for a precision's emulation
 USUAL = {"eager": "torch/fp32", "compile": "torch/fp32/compile", "BF16": "torch/bf16"}
@@ -242,11 +243,18 @@ class Plain:
 
 
 def measure(
-    name: str, batch: int, raced: list[str], rounds: int, seconds: float, memory: str
+    name: str,
+    batch: int,
+    raced: list[str],
+    rounds: int,
+    seconds: float,
+    memory: str,
+    slow: list[str],
 ) -> Row:
     """The time of every candidate, of `raced` too, and which of them keep the error limit.
 
-    With the `memory` "keep" it is that of the candidates of torch that keep freed memory.
+    With the `memory` "keep" it is that of the candidates of torch that keep freed memory, without
+    those that are `slow` when they do not keep it.
     """
     if memory:
         allocator.keep()
@@ -256,7 +264,7 @@ def measure(
     with tempfile.TemporaryDirectory() as folder:
         os.environ |= {"TORCHINDUCTOR_CACHE_DIR": folder, "ORT_DISABLE_TELEMETRY": "1"}
         plain = Plain(name, batch, folder, memory)
-        every = plain.in_torch()
+        every = [x for x in plain.in_torch() if returning(x) not in slow]
         try:
             every += [] if memory else plain.exported()
         except Exception as error:
@@ -266,7 +274,7 @@ def measure(
             plain.add(label)
         monitor = DisturbanceMonitor(plain.cpu.effective_cores, lambda: [os.getpid()])
         times = plain.timed(list(plain.steps), rounds, seconds)
-        best = min(times[label] for label in plain.kept)
+        best = min((times[label] for label in plain.kept), default=0.0)
         over = {x for x in times if "-static" in x and x.count("/") == 2} - plain.kept
         fastest = min(over, key=times.__getitem__, default=None)
         if fastest and times[fastest] < best and "mixed" not in fastest:
@@ -277,6 +285,11 @@ def measure(
     row = {"name": name, "batch": batch, "seconds": whole, "times": times}
     row["disturbed"] = [warning.code for warning in monitor.warnings(name)]
     return row | {"kept": sorted(plain.kept & set(times)), "failed": plain.failed}
+
+
+def returning(name: str) -> str:
+    """The name of the same candidate in a process that returns freed memory."""
+    return name.replace("+keep", "").replace("/keep", "")
 
 
 def report(known: dict[tuple[str, int | None], Row]) -> str:
@@ -355,12 +368,12 @@ def main() -> None:
             there = known.get((name, batch))
             new = there and pick not in {None, *there["times"], *there["failed"]}
             if there is None or new or given.again == "times":
-                child = [name, batch, list(raced), given.rounds, given.seconds]
-                if row := measured(child):
+                order = [name, batch, list(raced), given.rounds, given.seconds]
+                if row := measured(order):
                     times = row["times"]
                     if times.get(pick, 0.0) > MISSED * min(map(times.__getitem__, row["kept"])):
                         # In some processes a session is slow from start to end.
-                        again = (measured(child) or row)["times"]
+                        again = (measured(order) or row)["times"]
                         row["times"] = {x: min(s, again.get(x, s)) for x, s in times.items()}
                     known[name, batch] = row
                     kept.add(row)
@@ -370,17 +383,22 @@ def main() -> None:
 def measured(wanted: list[Any]) -> Row | None:
     """The row that two child processes measure, of which one keeps freed memory; None if one
     failed, with its error on the screen."""
-    rows = []
-    for memory in ("", "keep"):
-        child = json.dumps([*wanted, memory])
-        command = [sys.executable, "-m", "benchmarks.own", "--child", child]
-        done = subprocess.run(command, stdout=subprocess.PIPE, cwd=ROOT)
-        if done.returncode:
-            return None
-        rows.append(Row(json.loads(done.stdout.splitlines()[-1])))
-    usual, keeping = rows
+    usual = child([*wanted, "", []])
+    if usual is None:
+        return None
+    best = min(usual["times"][name] for name in usual["kept"])
+    slow = [name for name, seconds in usual["times"].items() if seconds > KEEP * best]
+    keeping = child([*wanted, "keep", slow])
+    if keeping is None:
+        return None
     both = {name: usual[name] + keeping[name] for name in ("seconds", "disturbed", "kept")}
     return usual | both | {name: usual[name] | keeping[name] for name in ("times", "failed")}
+
+
+def child(wanted: list[Any]) -> Row | None:
+    command = [sys.executable, "-m", "benchmarks.own", "--child", json.dumps(wanted)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, cwd=ROOT)
+    return None if done.returncode else json.loads(done.stdout.splitlines()[-1])
 
 
 if __name__ == "__main__":
