@@ -60,8 +60,7 @@ class Preparation:
         self._probed: set[str] = set()  # ids of cases that were tried at a small size
         self._start_s: dict[WorkerKey, float] = {}  # seconds of starts not yet part of a result
         self.longest_s = 0.0  # the longest preparation so far, without compiled cases
-        # Seconds at the end of the run that the current preparation must leave to others.
-        self._reserve_s = 0.0
+        self._reserve_s = 0.0  # see `_ending`
 
     def prepare(
         self, case: Case, need_s: float = 0.0, *, reserve_s: float = 0.0
@@ -72,12 +71,9 @@ class Preparation:
         None, and the reason in the report, if it cannot race or only `need_s` seconds are left.
         """
         # To end a worker early would take the cases that it holds out of the race.
-        self._reserve_s = 0.0 if self._context.pool.held(self._key(case)) else max(0.0, reserve_s)
-        try:
-            with self._ending(case):
-                return self._load(case, need_s)
-        finally:
-            self._reserve_s = 0.0
+        holds_others = bool(self._context.pool.held(self._key(case)))
+        with self._ending(case, 0.0 if holds_others else max(0.0, reserve_s)):
+            return self._load(case, need_s)
         return None
 
     def is_worth_it(self, case: Case) -> bool:
@@ -97,8 +93,10 @@ class Preparation:
         return import_s + (self.longest_s or PREPARE_DEADLINE_S)
 
     @contextmanager
-    def _ending(self, case: Case) -> Iterator[None]:
-        """Count the block as preparing, and end the case if it is refused or fails there."""
+    def _ending(self, case: Case, reserve_s: float = 0.0) -> Iterator[None]:
+        """Count the block as preparing, which leaves `reserve_s` at the end of the run to others,
+        and end the case if it is refused or fails there."""
+        self._reserve_s = reserve_s
         try:
             with self._context.overhead.spending(PREPARING):
                 yield
@@ -106,6 +104,8 @@ class Preparation:
             self.finish(case, "skipped", refused.reason)
         except WorkerFailed as failure:
             self.fail(case, failure)
+        finally:
+            self._reserve_s = 0.0
 
     def _load(self, case: Case, need_s: float) -> PreparedCase | None:
         left_s, left_to_all_s = self._time.left_s, self._time.left_to_all_s
