@@ -158,15 +158,10 @@ def _ratio(found: Mapping[str, Candidate], one: str, two: str) -> Ratio | None:
     return ratios.ratio_between(first, second, confidence, of_start_ups=confidence)
 
 
-def _is_ahead(found: Mapping[str, Candidate], one: str, two: str) -> bool:
-    """Whether `one` leads `two` at a size beyond doubt."""
-    ratio = _ratio(found, one, two)
-    return ratio is not None and ratio.high < 1
-
-
 def _is_behind(found: Mapping[str, Candidate], name: str) -> bool:
     """Whether the fastest at a size leads `name` beyond doubt."""
-    return _is_ahead(found, next(iter(found)), name)
+    ratio = _ratio(found, next(iter(found)), name)
+    return ratio is not None and ratio.high < 1
 
 
 def conclude(points: Sequence[Measured], parameter: str, *, whole: bool) -> Crossover | None:
@@ -233,7 +228,7 @@ def _longest_lead(named: Named) -> list[float]:
     proven = {
         value: first
         for value, (first, *others) in named.items()
-        if others and _is_ahead(named[value], first, others[0])
+        if others and _is_behind(named[value], others[0])
     }
     runs = [list(run) for leader, run in groupby(named, key=proven.get) if leader is not None]
     return max(runs, key=len, default=[])
