@@ -32,7 +32,7 @@ class Races:
         in_order = sorted(rows, key=_place)
         if not all(row.is_on_host for row in rows):
             start_workers(in_order, in_order, self._context, 1.0)
-        elif not in_order[0].scenario.shares_workers:
+        elif in_order and not in_order[0].scenario.shares_workers:  # a resumed run may have none
             start_workers(in_order[:1], in_order, self._context, 1.0)
 
     def rows(self, rows: Sequence[RowPlan], end_s: float, conclude: Conclude | None) -> None:
