@@ -11,7 +11,7 @@ import msgspec
 from ..contract import Case
 from ..planning import admission
 from ..planning.questions import OwnQuestion
-from ..pool.answers import Prepared, Released, SmallProbe
+from ..pool.answers import Prepared, SmallProbe
 from ..pool.pool import WorkerFailed
 from ..pool.worker_process import WorkerKey
 from ..records import events as ev
@@ -275,7 +275,7 @@ class Preparation:
                 held[key].append(case.id)
         for key, cases in held.items():
             with suppress(WorkerFailed):  # the pool has already reported that the worker ended
-                context.pool.ask(key, RELEASE_DEADLINE_S, Released, op="release", cases=cases)
+                context.pool.ask(key, RELEASE_DEADLINE_S, dict[str, str], op="release", cases=cases)
             context.pool.held(key).difference_update(cases)
 
     def fail(self, case: Case, failure: WorkerFailed) -> None:

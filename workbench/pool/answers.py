@@ -122,10 +122,6 @@ class Profile(msgspec.Struct):
         msgspec.convert(self.events, list[_TraceEvent])
 
 
-class Released(msgspec.Struct):
-    """The cases are released."""
-
-
 class ModelSteps(msgspec.Struct):
     """The lab has prepared the model for quantisation."""
 
