@@ -27,12 +27,7 @@ from .case import (
     ParameterValues as ParameterValues,
     Variant as Variant,
 )
-from .device import (
-    COLUMNS as COLUMNS,
-    DEVICE_KINDS as DEVICE_KINDS,
-    PRICES as PRICES,
-    kind_of as kind_of,
-)
+from .device import COLUMNS as COLUMNS, DEVICE_KINDS as DEVICE_KINDS, kind_of as kind_of
 from .result import (
     Accuracy as Accuracy,
     Operator as Operator,

@@ -14,16 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..catalog.importing import import_backend, import_workload
-from ..contract import (
-    FAULTING_FRACTION,
-    Accuracy,
-    Backend,
-    Case,
-    Setup,
-    Task,
-    WorkloadError,
-    kind_of,
-)
+from ..contract import Accuracy, Backend, Case, Setup, Task, WorkloadError, kind_of
 from ..process.cores import bind_near
 from . import allocator
 from .block import WarmedUp, best_step_s, call_overhead_s, run_block, time_sample, warm_up
@@ -161,7 +152,7 @@ class Worker:
             )
         figures = prepared.task.metrics()
         if self.device == "cpu":
-            figures = {**figures, FAULTING_FRACTION: round(faulting.share(), 3)}
+            figures = {**figures, **faulting.metrics()}
         return {**answer, "loss": prepared.task.loss(), "figures": figures}
 
     def attempt(self, case: dict[str, Any], seed: int) -> dict[str, Any]:
