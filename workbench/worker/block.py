@@ -11,8 +11,9 @@ The host's monotonic clock measures it, and also the device's own clock if there
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -122,6 +123,15 @@ class WarmedUp:
     restore_s: float = 0.0  # time to restore the task after a sample
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """A case that is ready for its blocks."""
+
+    task: Task
+    warmed: WarmedUp
+    latency: bool
+
+
 def warm_up(task: Task, *, latency: bool, seconds: float) -> WarmedUp:
     """Step until two consecutive windows agree, for at most `seconds`; choose `iterations`.
 
@@ -204,19 +214,14 @@ def lead_in(
 
 
 def run_block(
-    task: Task,
-    *,
-    iterations: int,
-    step_s: float,
-    seconds: float,
-    min_samples: int,
-    latency: bool = False,
-    settle_s: float = 0.0,
+    prepared: Prepared, *, seconds: float, min_samples: int, settle_s: float
 ) -> dict[str, Any]:
     """Take lead-in samples, then timed ones until `seconds` and `min_samples` are reached.
 
     Returns the fields of `pool.answers.Block`, except for the loss and the figures of the task.
     """
+    task, latency = prepared.task, prepared.latency
+    iterations, step_s = prepared.warmed.iterations, prepared.warmed.step_s
     restore_s = _restored_s(task)  # a profile has taken steps
     task.activate()
     began_s = time.monotonic()
@@ -231,7 +236,8 @@ def run_block(
     # A device's marks take time that a latency must not include, unless a step is long.
     within = None if latency and looks else timer
     slept_before, settled_s = _sleep_clock(), time.monotonic()
-    samples = _samples(task, iterations, within, fill_s, seconds=seconds, least=min_samples)
+    take = partial(time_sample, task, iterations, within, fill_s=fill_s)
+    samples = _samples(take, iterations, seconds, min_samples)
     return {
         "samples_s": [_counted(sample, by_device) for sample in samples],
         "lead_in_s": [_counted(sample, by_device) for sample in untimed],
@@ -244,19 +250,13 @@ def run_block(
 
 
 def _samples(
-    task: Task,
-    iterations: int,
-    timer: DeviceTimer | None,
-    fill_s: float | None,
-    *,
-    seconds: float,
-    least: int,
+    take: Callable[[], Sample], iterations: int, seconds: float, least: int
 ) -> list[Sample]:
     """At least that many samples; the last is the one whose end is nearest to `seconds`."""
     samples: list[Sample] = []
     began = time.perf_counter()
     while True:
-        samples.append(time_sample(task, iterations, timer, fill_s=fill_s))
+        samples.append(take())
         spent = time.perf_counter() - began
         is_late = spent + samples[-1].host_s * iterations / 2 >= seconds
         if len(samples) >= MAX_SAMPLES or (is_late and len(samples) >= least):
