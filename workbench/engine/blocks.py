@@ -64,7 +64,9 @@ class BlockRunner:
         wrong = next((s for s in samples_s if not ev.SHORTEST_S <= s <= ev.LONGEST_S), None)
         if wrong is None:
             self._report(prepared, number, samples_s, result)
-            reason = self._impossible(prepared)
+            context, convolves = self._context, self._plan.workload.convolves
+            candidate = context.report.candidates[case.id]
+            reason = admission.impossible_rate(candidate, context.machine, convolves=convolves)
         else:
             reason = Reason("bad_clock", f"a block has a sample of {wrong:g} s", "run it again")
         if reason is not None:
@@ -126,17 +128,4 @@ class BlockRunner:
             loss=result.loss,
             clocks=result.clocks,
             metrics=result.figures,
-        )
-
-    def _impossible(self, prepared: PreparedCase) -> Reason | None:
-        """The reason against a rate that the device cannot reach: an error, not a result."""
-        candidate = self._context.report.candidates[prepared.case.id]
-        if not candidate.work.flops:
-            return None
-        return admission.impossible_rate(
-            prepared.case,
-            candidate.work.flops / candidate.median_s,
-            self._context.machine,
-            candidate.work.ranks,
-            convolves=self._plan.workload.convolves,
         )
