@@ -17,7 +17,7 @@ from ..planning.questions import ModelQuestion
 from ..planning.scenario import Scenario
 from ..planning.usage import UsageError
 from ..pool.answers import ExportedCode, GraphBreaks
-from ..pool.pool import Pool, WorkerFailed
+from ..pool.pool import WorkerFailed
 from ..pool.worker_process import WorkerKey, knows_compiler
 from ..records import events as ev
 from ..records.reason import Reason
@@ -37,18 +37,9 @@ EXPORT, PROBE, BUILD, NEIGHBOURS = 0.8, 0.25, 0.5, 0.25
 T = TypeVar("T")
 
 
-def consult(
-    pool: Pool,
-    key: WorkerKey,
-    code: Code,
-    question: str,
-    kind: type[T],
-    deadline_s: float,
-    **details: object,
-) -> T:
-    """A worker's answer to a question about the code; WorkerFailed may be raised."""
-    asked = {"workload": OWN, "question": question, "code": code.as_text()}
-    return pool.ask(key, deadline_s, kind, op="consult", **asked, **details).result
+def about(code: Code, question: str) -> dict[str, str]:
+    """The request to a worker to answer a question about the code."""
+    return {"op": "consult", "workload": OWN, "question": question, "code": code.as_text()}
 
 
 @contextmanager
@@ -285,7 +276,8 @@ class Exports:
         deadline_s = max(0.5, min(context.deadline(seconds), self.left_s))
         pool.held(EXPORTER).add(OWN)
         try:
-            return consult(pool, EXPORTER, self.code, question, kind, deadline_s, **details)
+            asked = about(self.code, question)
+            return pool.ask(EXPORTER, deadline_s, kind, **asked, **details).result
         except WorkerFailed as failure:
             if failure.reason.code != "timeout":
                 raise
