@@ -107,8 +107,7 @@ class Change:
 
 
 def find_change(points: Sequence[Measured]) -> Change | None:
-    """The first change of the lead, between two kinds of device or two candidates; None without
-    one."""
+    """The first change of the lead between two candidates or kinds of device; None without one."""
     between, named = _named(points)
     fastest = dict.fromkeys(next(iter(found)) for found in named.values())
     changes = (
