@@ -138,12 +138,7 @@ class Made(msgspec.Struct):
     size_bytes: Bytes
     operators: dict[str, int]
     coverage: float | None
-
-
-class Mixed(Made):
-    """A variant with some nodes in FP32."""
-
-    recipe: Recipe
+    recipe: Recipe | None = None  # of a mixed variant, with its nodes in FP32
 
 
 class SavedFile(msgspec.Struct):
