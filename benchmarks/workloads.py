@@ -36,6 +36,7 @@ def case_of(name: str, backend: str, precision: str) -> Case:
     name, _, way = name.partition("/")
     workload = catalog.load(name)
     batch = workload.quick.get("batch", workload.default_batch)
+    tuned = [parameter for parameter in workload.parameters if parameter.tuning]
     return Case(
         workload=name,
         device="cpu",
@@ -45,7 +46,7 @@ def case_of(name: str, backend: str, precision: str) -> Case:
         threads=read_cpu(Path("/")).effective_cores,
         batch=None if batch is None else int(batch),
         params=workload.values(workload.quick),
-        tuning=workload.tuning(workload.quick),
+        tuning={p.name: workload.quick.get(p.name, p.default) for p in tuned},
     )
 
 

@@ -12,8 +12,8 @@ from builders import case, context, events, report, scenario
 
 from workbench.advisor.elimination import Standings
 from workbench.contract import Case, Task, Work, Workload, kind_of
-from workbench.engine.context import Share
 from workbench.engine.race import Race
+from workbench.engine.schedule import RowTime
 from workbench.planning.announcing import planned
 from workbench.planning.plan import CandidateSource, RowPlan
 from workbench.planning.request import Request
@@ -211,8 +211,7 @@ def run_race(
     emit(planned(plan, Request(), 0.0))
     pool = pool_type(clock, steps_s, errors or {})
     shared = context(pool, clock, report, emit)
-    share = Share(clock.now, budget_s, budget_s if end_s is None else end_s, rows)
-    race = Race(plan, shared, share)
+    race = Race(RowTime(plan, shared, budget_s, budget_s if end_s is None else end_s, rows))
     with suppress(Cancelled):
         race.run()
     return report, emitted, pool

@@ -8,8 +8,8 @@ from builders import context, events, scenario
 from fakes import FakePool, IdleWorkload, ManualClock
 
 from workbench.contract import Case
-from workbench.engine.context import Share
 from workbench.engine.preparation import Preparation
+from workbench.engine.schedule import RowTime
 from workbench.planning.announcing import planned
 from workbench.planning.plan import RowPlan
 from workbench.planning.request import Request
@@ -75,7 +75,7 @@ class Row:
         self.report = Report.of(events({})[:2])
         self.report.apply(planned(self.plan, Request(), 0.0))
         self.context = context(self.pool, self.clock, self.report, budget_s=RUN_S)
-        self.preparation = Preparation(self.plan, self.context, Share(self.clock.now, end_s, end_s))
+        self.preparation = Preparation(RowTime(self.plan, self.context, end_s, end_s))
 
     def detected(self, machine: Machine, packages: dict[str, Package] | None = None) -> None:
         software = Software("3.11", "python", packages or {}, {})

@@ -28,8 +28,7 @@ from workbench.engine import (
     telemetry,
 )
 from workbench.engine.context import Listener
-from workbench.engine.engine import Engine
-from workbench.engine.event_stream import EventStream
+from workbench.engine.engine import Engine, EventStream
 from workbench.machine.nvidia.nvml import GpuSample
 from workbench.planning import ceiling_rows, scenarios
 from workbench.planning.plan import RowPlan

@@ -19,7 +19,7 @@ from fakes import FakePool, IdleWorkload, ManualClock
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
 from workbench.engine import race
-from workbench.engine.context import Share
+from workbench.engine.schedule import RowTime
 from workbench.planning.announcing import planned
 from workbench.planning.plan import RowPlan
 from workbench.planning.request import Request
@@ -227,7 +227,7 @@ def run(
     with patch.object(race, "DisturbanceMonitor", Undisturbed):
         pool = NoisyPool(clock, steps_s, noise, rng)
         shared = context(pool, clock, report)
-        race.Race(plan, shared, Share(clock.now, budget_s, budget_s)).run()
+        race.Race(RowTime(plan, shared, budget_s, budget_s)).run()
     return report, decide(report, row), clock
 
 

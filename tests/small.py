@@ -1,5 +1,9 @@
 """Sizes at which a step of each workload takes a moment."""
 
+from collections.abc import Mapping
+
+from workbench.contract import ParameterValue, Workload
+
 SMALL = {
     "matmul": {"n": 48},
     "gemm": {"m": 12, "n": 40, "k": 24},
@@ -42,3 +46,8 @@ BATCH = {
     "scaling": 8,
     "infer_encoder": 2,
 }
+
+
+def tuning_of(workload: Workload, given: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
+    """Its tuning parameters, with their given or default values."""
+    return {p.name: given.get(p.name, p.default) for p in workload.parameters if p.tuning}

@@ -18,7 +18,7 @@ from simulation import Undisturbed
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
 from workbench.engine import race
-from workbench.engine.context import Share
+from workbench.engine.schedule import RowTime
 from workbench.planning.announcing import planned
 from workbench.planning.plan import RowPlan
 from workbench.planning.request import Request
@@ -96,7 +96,7 @@ def simulate(seed: int) -> TailOutcome:
     report.apply(planned(plan, Request(), 0.0))
     pool = StallingPool(clock, steps_s, Machine(seed))
     with patch.object(race, "DisturbanceMonitor", Undisturbed):
-        race.Race(plan, context(pool, clock, report), Share(clock.now, SHARE_S, SHARE_S)).run()
+        race.Race(RowTime(plan, context(pool, clock, report), SHARE_S, SHARE_S)).run()
     verdict, regret = decide(report, row), None
     if verdict.choice in ("cpu", "gpu"):
         stated, other = sorted(("cpu", "gpu"), key=verdict.choice.__ne__)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from checking import checked, fails_with
-from small import BATCH, SMALL
+from small import BATCH, SMALL, tuning_of
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -57,7 +57,7 @@ def case_of(name: str, variant: Variant, device: str = "cpu") -> Case:
         threads=1 if device == "cpu" else None,
         batch=BATCH.get(name),
         params=BUILT_IN[name].values(SMALL[name]),
-        tuning=BUILT_IN[name].tuning(SMALL[name]),
+        tuning=tuning_of(BUILT_IN[name], SMALL[name]),
     )
 
 

@@ -64,32 +64,16 @@ class Change:
     above: str
     bracket: Interval
     back: Interval | None  # sizes between which `below` takes the lead again
-
-
-@dataclass(frozen=True)
-class Duel:
-    """Two candidates, or the best candidates of two kinds of device, at several sizes."""
-
-    one: str
-    two: str
-    by_size: Mapping[float, Ratio]  # time of `one` over that of `two`, sizes ascending
+    by_size: Mapping[float, float]  # time of `below` over that of `above`, sizes ascending
 
     @classmethod
-    def of(cls, one: str, two: str, named: Named) -> "Duel":
+    def of(cls, one: str, two: str, named: Named) -> "Change | None":
+        """The first change of the lead between these two from small to large sizes.  Sizes that
+        contradict one another widen the bracket, unless the lead changes back for good."""
         found = {value: _ratio(here, one, two) for value, here in named.items()}
-        return cls(one, two, {value: ratio for value, ratio in found.items() if ratio is not None})
-
-    @property
-    def leads(self) -> dict[float, str]:
-        """The name that leads beyond doubt, by size; sizes without one are missing."""
-        found = {v: self.one for v, ratio in self.by_size.items() if ratio.high < 1}
-        found |= {v: self.two for v, ratio in self.by_size.items() if ratio.low > 1}
-        return dict(sorted(found.items()))
-
-    def change(self) -> Change | None:
-        """The first change from small to large sizes.  Sizes that contradict one another widen the
-        bracket, unless the lead changes back for good."""
-        leads = self.leads
+        known = {value: ratio for value, ratio in found.items() if ratio is not None}
+        proven = {v: ratio for v, ratio in known.items() if ratio.high < 1 or ratio.low > 1}
+        leads = {v: one if ratio.high < 1 else two for v, ratio in proven.items()}
         changes = (pair for pair in pairwise(leads) if leads[pair[0]] != leads[pair[1]])
         if (pair := next(changes, None)) is None:
             return None
@@ -98,19 +82,20 @@ class Duel:
         last_below = max(size for size in leads if leads[size] == below and size < last)
         upper = min(size for size in leads if size > last_below)
         again = min((size for size in leads if size > last), default=None)
-        return Change(below, above, (lower, upper), None if again is None else (last, again))
+        sign = 1 if below == one else -1
+        by_size = {v: ratio.value**sign for v, ratio in known.items()}
+        return cls(below, above, (lower, upper), None if again is None else (last, again), by_size)
 
-    def crossing(self, change: Change) -> tuple[float, Interval]:
+    def crossing(self) -> tuple[float, Interval]:
         """The size at which the lead changes, and its interval.
 
         The interval covers the bracket and the scatter from size to size, since candidates are
         prepared anew for each.  Where several sizes lie near the crossing, inverse regression finds
         the zero of log ratio over log size (Draper and Smith 1998, 3.2, delta method).
         """
-        lower, upper = change.bracket
-        end = math.inf if change.back is None else change.back[0]
-        sign = 1 if change.below == self.one else -1
-        known = {v: ratio.value**sign for v, ratio in self.by_size.items() if v <= end}
+        lower, upper = self.bracket
+        end = math.inf if self.back is None else self.back[0]
+        known = {v: ratio for v, ratio in self.by_size.items() if v <= end}
         inside = {v: r for v, r in known.items() if lower <= v <= upper}
         value = _zero(inside) or upper
         near = {v: r for v, r in known.items() if 1 / NEAR <= r <= NEAR}
@@ -121,19 +106,18 @@ class Duel:
         return min(max(value, lower), upper), (lower, upper)
 
 
-def find_change(points: Sequence[Measured]) -> tuple[Change, Duel] | None:
-    """The first change of the lead, and the two that take part in it; None without one."""
+def find_change(points: Sequence[Measured]) -> Change | None:
+    """The first change of the lead between two candidates or kinds of device; None without one."""
     between, named = _named(points)
     fastest = dict.fromkeys(next(iter(found)) for found in named.values())
-    duels = (Duel.of(*p, named) for p in combinations(KINDS if between == "device" else fastest, 2))
     changes = (
-        (change, duel)
-        for duel in duels
-        if (change := duel.change()) is not None
+        change
+        for one, two in combinations(KINDS if between == "device" else fastest, 2)
+        if (change := Change.of(one, two, named)) is not None
         and not _is_behind(named[change.bracket[0]], change.below)
         and not _is_behind(named[change.bracket[1]], change.above)
     )
-    return min(changes, key=lambda found: found[0].bracket, default=None)
+    return min(changes, key=lambda change: change.bracket, default=None)
 
 
 def leaders(points: Sequence[Measured]) -> set[str]:
@@ -158,15 +142,10 @@ def _ratio(found: Mapping[str, Candidate], one: str, two: str) -> Ratio | None:
     return ratios.ratio_between(first, second, confidence, of_start_ups=confidence)
 
 
-def _is_ahead(found: Mapping[str, Candidate], one: str, two: str) -> bool:
-    """Whether `one` leads `two` at a size beyond doubt."""
-    ratio = _ratio(found, one, two)
-    return ratio is not None and ratio.high < 1
-
-
 def _is_behind(found: Mapping[str, Candidate], name: str) -> bool:
     """Whether the fastest at a size leads `name` beyond doubt."""
-    return _is_ahead(found, next(iter(found)), name)
+    ratio = _ratio(found, next(iter(found)), name)
+    return ratio is not None and ratio.high < 1
 
 
 def conclude(points: Sequence[Measured], parameter: str, *, whole: bool) -> Crossover | None:
@@ -178,10 +157,9 @@ def conclude(points: Sequence[Measured], parameter: str, *, whole: bool) -> Cros
     unclear = Crossover(parameter, between, *unknown, searched, points=[], sizes=list(named))
     if len(names := {name for here in named.values() for name in here}) == 1:
         return replace(unclear, below=names.pop())
-    if (found := find_change(points)) is None:
+    if (change := find_change(points)) is None:
         return _unchanged(unclear, named)
-    change, duel = found
-    value, (lower, upper) = duel.crossing(change)
+    value, (lower, upper) = change.crossing()
     smaller = [size for size in named if size < change.bracket[0]]
     larger = [size for size in named if size > change.bracket[1]]
     pairs = _paired(named, change.below, change.above)
@@ -233,7 +211,7 @@ def _longest_lead(named: Named) -> list[float]:
     proven = {
         value: first
         for value, (first, *others) in named.items()
-        if others and _is_ahead(named[value], first, others[0])
+        if others and _is_behind(named[value], others[0])
     }
     runs = [list(run) for leader, run in groupby(named, key=proven.get) if leader is not None]
     return max(runs, key=len, default=[])

@@ -29,12 +29,11 @@ class Point:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A time, recorded or estimated."""
+    """An estimated time."""
 
     value_s: float  # seconds per step
     interval_s: Interval | None  # 95 % interval of `value_s`, widened by `error`
-    # Largest |estimate / recorded - 1| on held-out points; None for a recorded time.
-    error: float | None
+    error: float  # largest |estimate / recorded - 1| on held-out points
 
 
 @dataclass(frozen=True)

@@ -24,15 +24,13 @@ from ..report.names import candidate_name
 from ..stats.objectives import BY_DEVICE
 from ..stats.unpaired import between_equals
 from .comparison import TIMED
-from .estimate import Estimate, Point, estimate
+from .estimate import Point, estimate
 from .limits import is_admissible
 from .recordings import Recording, file_name, load, named, own_folder
 from .whatif import seconds_of
 
 # Codes of reasons against an estimate, closest to a result first; only one is reported.
 NEAREST = ("too_far_off", "too_few_sizes", "outside", "no_work")
-
-Answer = tuple[Estimate, Case, list[Warning]]
 
 
 @dataclass(frozen=True)
@@ -79,19 +77,9 @@ def _answers(
     if not answers:
         estimated = ((each, _estimated(row, request, each, reasons)) for each in recordings)
         answers = list(islice(((each, a) for each, a in estimated if a), 1))
-    for recording, (time, case, warnings) in answers:
-        yield WhatIf(
-            asked,
-            recording.name,
-            "recorded" if time.error is None else "estimated",
-            case.id,
-            time.value_s,
-            time.interval_s,
-            error=time.error,
-            recorded_at=recording.recorded_at,
-            source=recording.file,
-            warnings=warnings,
-        )
+    for recording, answer in answers:
+        origin = {"recorded_at": recording.recorded_at, "source": recording.file}
+        yield msgspec.structs.replace(answer, device=asked, name=recording.name, **origin)
     if not answers:
         yield WhatIf(asked, recordings[0].name, missing=_not_recorded(row, request, asked, reasons))
 
@@ -116,7 +104,7 @@ def _sizes(of: Case | Scenario) -> dict[str, ParameterValue]:
     return {**({} if of.batch is None else {"batch": of.batch}), **of.params}
 
 
-def _recorded(row: RowPlan, request: Request, recording: Recording) -> Answer | None:
+def _recorded(row: RowPlan, request: Request, recording: Recording) -> WhatIf | None:
     """The fastest recorded candidate that this row could pick, at the size of the row."""
     rows: dict[str | None, dict[str, Recorded]] = {}
     for recorded in _comparable(row, request, recording):
@@ -131,8 +119,8 @@ def _recorded(row: RowPlan, request: Request, recording: Recording) -> Answer | 
     if not fastest:
         return None
     best = min(fastest, key=lambda recorded: recorded.value_s)
-    time = Estimate(best.value_s, best.interval_s, error=None)
-    return time, best.measured.case, best.measured.warnings
+    measured, time = best.measured, (best.value_s, best.interval_s)
+    return WhatIf("", None, "recorded", measured.id, *time, warnings=measured.warnings)
 
 
 def _comparable(row: RowPlan, request: Request, recording: Recording) -> Iterator[Recorded]:
@@ -176,7 +164,7 @@ def _differing(row: RowPlan, case: Case) -> dict[str, ParameterValue | None]:
 
 def _estimated(
     row: RowPlan, request: Request, recording: Recording, reasons: list[Reason]
-) -> Answer | None:
+) -> WhatIf | None:
     """The fastest candidate with recorded sizes on both sides that differ in one parameter only;
     `reasons` gets those against the others."""
     curves: dict[tuple[str, str], dict[float, Recorded]] = {}
@@ -188,11 +176,11 @@ def _estimated(
                     points[size] = recorded
     answers = [_on_curve(row, name, points) for (name, _), points in curves.items()]
     reasons += (answer for answer in answers if isinstance(answer, Reason))
-    found = (answer for answer in answers if isinstance(answer, tuple))
-    return min(found, key=lambda answer: answer[0].value_s, default=None)
+    found = (answer for answer in answers if isinstance(answer, WhatIf))
+    return min(found, key=lambda answer: answer.step_s or 0.0, default=None)
 
 
-def _on_curve(row: RowPlan, name: str, points: Mapping[float, Recorded]) -> Answer | Reason | None:
+def _on_curve(row: RowPlan, name: str, points: Mapping[float, Recorded]) -> WhatIf | Reason | None:
     """The estimate of one candidate over one size; None if a neighbour could not be picked."""
     wanted = _sizes(row.scenario).get(name)
     if not isinstance(wanted, int | float):
@@ -210,5 +198,6 @@ def _on_curve(row: RowPlan, name: str, points: Mapping[float, Recorded]) -> Answ
     neighbours = [points[size] for size in sides]
     if not all(is_admissible(recorded.candidate, row.scenario) for recorded in neighbours):
         return None
-    warnings = [w for recorded in neighbours for w in recorded.measured.warnings]
-    return answer, case, list(dict.fromkeys(warnings))
+    given = (w for recorded in neighbours for w in recorded.measured.warnings)
+    time, warnings = (answer.value_s, answer.interval_s), list(dict.fromkeys(given))
+    return WhatIf("", None, "estimated", case.id, *time, error=answer.error, warnings=warnings)

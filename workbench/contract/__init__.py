@@ -6,46 +6,23 @@ calls `prepare` and then times `Task.step`.  Standard library only: a worker may
 interpreter that has nothing but its backend.
 """
 
-from ..errors import WorkloadError as WorkloadError
-from ..precisions import (
-    HALF as HALF,
-    LEAST_CAPABILITY as LEAST_CAPABILITY,
-    PRECISIONS as PRECISIONS,
-    REDUCED as REDUCED,
-)
-from .backend import THREAD_VARIABLES as THREAD_VARIABLES, Backend as Backend
+from ..errors import WorkloadError
+from ..precisions import HALF, LEAST_CAPABILITY, PRECISIONS, REDUCED
+from .backend import THREAD_VARIABLES, Backend
 from .case import (
-    COMPILED as COMPILED,
-    LARGEST as LARGEST,
-    MOST_BATCH as MOST_BATCH,
-    MOST_THREADS as MOST_THREADS,
-    SMALLEST as SMALLEST,
-    Case as Case,
-    Host as Host,
-    Parameter as Parameter,
-    ParameterValue as ParameterValue,
-    ParameterValues as ParameterValues,
-    Variant as Variant,
+    COMPILED,
+    LARGEST,
+    MOST_BATCH,
+    MOST_THREADS,
+    SMALLEST,
+    Case,
+    Host,
+    Parameter,
+    ParameterValue,
+    ParameterValues,
+    Variant,
 )
-from .device import (
-    COLUMNS as COLUMNS,
-    DEVICE_KINDS as DEVICE_KINDS,
-    PRICES as PRICES,
-    kind_of as kind_of,
-)
-from .result import (
-    Accuracy as Accuracy,
-    Operator as Operator,
-    OutputAccuracy as OutputAccuracy,
-    Profile as Profile,
-    Work as Work,
-)
-from .task import (
-    DEFAULT_CACHE_BYTES as DEFAULT_CACHE_BYTES,
-    FAULTING_FRACTION as FAULTING_FRACTION,
-    WAITING_FRACTION as WAITING_FRACTION,
-    DeviceTimer as DeviceTimer,
-    Setup as Setup,
-    Task as Task,
-)
-from .workload import Workload as Workload
+from .device import COLUMNS, DEVICE_KINDS, kind_of
+from .result import Accuracy, Operator, OutputAccuracy, Profile, Work
+from .task import DEFAULT_CACHE_BYTES, FAULTING_FRACTION, WAITING_FRACTION, DeviceTimer, Setup, Task
+from .workload import Workload

@@ -69,7 +69,3 @@ class Workload(ABC):
     def values(self, given: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
         """The parameters that describe the job, with their given or default values."""
         return {p.name: given.get(p.name, p.default) for p in self.parameters if not p.tuning}
-
-    def tuning(self, given: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
-        """The tuning parameters, with their given or default values."""
-        return {p.name: given.get(p.name, p.default) for p in self.parameters if p.tuning}

@@ -4,23 +4,20 @@ import math
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import msgspec
 
 from ..contract import kind_of
 from ..machine.host.readings import package_energy_j, used_energy_j
 from ..planning import admission
-from ..planning.plan import RowPlan
 from ..pool.answers import Block
 from ..pool.pool import WorkerFailed
 from ..records import events as ev
 from ..records.reason import Reason
 from ..report.candidate import ENERGY
 from ..stats import samples as stats
-from .context import RunContext
-from .preparation import Preparation, PreparedCase
-from .schedule import RowTime, least_samples
+from .preparation import Preparation
+from .schedule import PreparedCase, RowTime, least_samples
 
 HUNG = "the GPU or its driver may hang: read `dmesg | grep -iE 'nvrm|xid'`, or raise --budget"
 ATTEMPTS = 3  # to measure a block without a pause or a suspend in it
@@ -40,14 +37,12 @@ def mean_power_w(device: str) -> Iterator[list[float]]:
         power_w.append(used_j / (ended - began))
 
 
-@dataclass
 class BlockRunner:
     """Runs one block at a time of the candidates of one row."""
 
-    _plan: RowPlan
-    _context: RunContext
-    _preparation: Preparation
-    _time: RowTime
+    def __init__(self, row_time: RowTime, preparation: Preparation) -> None:
+        self._time, self._plan, self._context = row_time, row_time.plan, row_time.context
+        self._preparation = preparation
 
     def take(self, prepared: PreparedCase, number: int, racing: Collection[PreparedCase]) -> bool:
         """Measure a block of round `number`; False, with the reason in the report, if it is out."""
@@ -69,7 +64,9 @@ class BlockRunner:
         wrong = next((s for s in samples_s if not ev.SHORTEST_S <= s <= ev.LONGEST_S), None)
         if wrong is None:
             self._report(prepared, number, samples_s, result)
-            reason = self._impossible(prepared)
+            context, convolves = self._context, self._plan.workload.convolves
+            candidate = context.report.candidates[case.id]
+            reason = admission.impossible_rate(candidate, context.machine, convolves=convolves)
         else:
             reason = Reason("bad_clock", f"a block has a sample of {wrong:g} s", "run it again")
         if reason is not None:
@@ -131,17 +128,4 @@ class BlockRunner:
             loss=result.loss,
             clocks=result.clocks,
             metrics=result.figures,
-        )
-
-    def _impossible(self, prepared: PreparedCase) -> Reason | None:
-        """The reason against a rate that the device cannot reach: an error, not a result."""
-        candidate = self._context.report.candidates[prepared.case.id]
-        if not candidate.work.flops:
-            return None
-        return admission.impossible_rate(
-            prepared.case,
-            candidate.work.flops / candidate.median_s,
-            self._context.machine,
-            candidate.work.ranks,
-            convolves=self._plan.workload.convolves,
         )

@@ -22,24 +22,6 @@ GRACE_S = 0.4  # part of the slack by which a turn may overrun before its worker
 MOST_GROWTH_S = 20.0  # added to a `--quick` run for a GPU's worker that starts slowly
 
 
-@dataclass
-class Share:
-    """The time of one row and that of all rows, by the run's clock `now`."""
-
-    now: Callable[[], float]
-    until_s: float  # end of this row
-    end_s: float  # end of all rows
-    rows: int = 1  # still to race, with this one: they share the extension of the run
-
-    @property
-    def left_s(self) -> float:
-        return self.until_s - self.now()
-
-    @property
-    def left_to_all_s(self) -> float:
-        return self.end_s - self.now()
-
-
 P = ParamSpec("P")
 
 

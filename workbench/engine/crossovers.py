@@ -198,8 +198,8 @@ def next_value(points: Sequence[Measured], size: Size, *, whole: bool) -> float 
     known = [point.value for point in points if point.candidates]
     if len(tried) >= MOST_POINTS or all(len(point.candidates) < 2 for point in points):
         return None
-    found = find_change(points)
-    closer = found and _halved(tried, found[0].bracket, CLOSE, whole=whole)
+    change = find_change(points)
+    closer = change and _halved(tried, change.bracket, CLOSE, whole=whole)
     return closer or _halved(tried, (min(known), max(known)), GAP, whole=whole)
 
 

@@ -19,18 +19,17 @@ from ..planning.cases import fewer_threads
 from ..planning.plan import RowPlan
 from ..planning.request import Request
 from ..planning.usage import UsageError, target
-from ..pool.control import SECOND, Cancelled, Control
+from ..pool.control import NEVER, SECOND, Cancelled, Control
 from ..records import events as ev
 from ..records.document import SCHEMA_VERSION, Ceilings, Tool
 from ..records.reason import Reason, Warning
 from ..report.candidate import CANCELLED
 from ..report.cut_run import CutRun, resumable
-from ..report.journal import new_run_id
+from ..report.journal import Journal, new_run_id, no_journal, path_of
 from ..report.report import Report
 from . import ceiling_store, ceilings
 from .context import Listener, RunContext
 from .crossovers import search_crossovers
-from .event_stream import EventStream
 from .exit_codes import exit_code
 from .largest_batch import check_alone, search_rows
 from .opening import RowSource, opened, row_source
@@ -281,3 +280,62 @@ def _left_out(rows: Sequence[RowPlan], *, every: bool) -> Iterator[Warning]:
     for name, (message, hint) in broken.items():
         remedy = hint or f"correct {name}.py, or remove it from the folder"
         yield Warning("broken_workload", f"left out: {message}", remedy)
+
+
+class EventStream:
+    """Sends each event of a run to its journal first, then to the report, then to the front end."""
+
+    def __init__(self, control: Control, report: Report, listener: Listener) -> None:
+        self._control, self._report, self._listener = control, report, listener
+        self._journal: Journal | None = None
+
+    def emit(self, event: ev.AnyEvent) -> None:
+        """Journal, apply and forward an event, unless it repeats a warning."""
+        if isinstance(event, ev.WarningRaised) and event.warning in self._report.warnings:
+            return
+        with self._control.raising(NEVER):
+            unkept = self._keep(event)
+            self._report.apply(event)
+        try:
+            with self._control.raising(SECOND):
+                self._listener(event)
+        except BrokenPipeError:
+            self._listener = lambda _: None
+            self._control.cancel("the reader of the output is gone")
+        except Cancelled:  # the reader does not read; the run ends at its next wait
+            self._listener = lambda _: None
+        if unkept is not None:
+            self.warn(unkept)
+
+    def warn(self, warning: Warning) -> None:
+        self.emit(ev.WarningRaised(at_s=self._control.now(), warning=warning))
+
+    def _keep(self, event: ev.AnyEvent) -> Warning | None:
+        """Append to the journal, which RunStarted opens; without one the run goes on."""
+        if isinstance(event, ev.RunStarted):
+            try:
+                self._journal = Journal(path_of(event.id))
+            except OSError as error:
+                return no_journal("is not kept", error.filename, error)
+        if self._journal is None:
+            return None
+        try:
+            self._journal.append(event)
+        except OSError as error:
+            journal, self._journal = self._journal, None
+            if self._report.started is None:
+                journal.discard()  # a journal without its first event cannot be read
+                return no_journal("is not kept", journal.path, error)
+            journal.close()
+            return no_journal("is kept only up to here", journal.path, error)
+        return None
+
+    def discard(self) -> None:
+        """Forget a run that never began."""
+        if self._journal is not None:
+            self._journal.discard()
+            self._journal = None
+
+    def close(self) -> None:
+        if self._journal is not None:
+            self._journal.close()

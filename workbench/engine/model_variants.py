@@ -16,7 +16,7 @@ from .. import catalog
 from ..contract import Case
 from ..planning.questions import ModelQuestion
 from ..planning.usage import UsageError
-from ..pool.answers import Made, Mixed, ModelSteps, SavedFile
+from ..pool.answers import Made, ModelSteps, SavedFile
 from ..pool.pool import WorkerFailed
 from ..pool.worker_process import WorkerKey
 from ..records import events as ev
@@ -37,7 +37,6 @@ NOT_USABLE = (
 LATE = "the budget left no time to build it; raise --budget"
 
 T = TypeVar("T")
-M = TypeVar("M", bound=Made)
 
 
 @dataclass(eq=False)
@@ -112,7 +111,7 @@ class ModelVariants:
         if self.context.now() >= until_s:
             self.left_out.setdefault(recipe.label, LATE)
             return False
-        made = self._made(recipe, recipe.label, Made, self._share_s(BUILD_SHARE), op="build")
+        made = self._made(recipe, recipe.label, self._share_s(BUILD_SHARE), op="build")
         if isinstance(made, Reason):
             self._failed.add(recipe)
             self.timed_out |= made.code == "timeout"
@@ -122,19 +121,17 @@ class ModelVariants:
         """`recipe` without the nodes that take its error over the limit; None if none is found."""
         asked = {"metric": self.question.metric, "limit": self.question.limit}
         label, limit_s = f"{recipe.label}-mixed", seconds + OVER_S
-        made = self._made(recipe, label, Mixed, limit_s, op="mixed", seconds=seconds, **asked)
-        return made.recipe if isinstance(made, Mixed) else None
+        made = self._made(recipe, label, limit_s, op="mixed", seconds=seconds, **asked)
+        return made.recipe if isinstance(made, Made) else None
 
-    def _made(
-        self, recipe: Recipe, label: str, kind: type[M], deadline_s: float, **asked: Any
-    ) -> M | Reason:
+    def _made(self, recipe: Recipe, label: str, deadline_s: float, **asked: Any) -> Made | Reason:
         """The worker's answer about the file of `recipe`, or the reason why there is none."""
-        context, search = self.context, kind is Mixed
+        context, search = self.context, asked["op"] == "mixed"
         context.record(ev.ModelBuilding, recipe=recipe.label, search=search)
         began = time.monotonic()
-        made: M | Reason
+        made: Made | Reason
         try:
-            made = self._ask(deadline_s, kind, recipe=recipe.as_fields(), **asked)
+            made = self._ask(deadline_s, Made, recipe=recipe.as_fields(), **asked)
         except WorkerFailed as failure:
             made = failure.reason
             built = Built(label, time.monotonic() - began, reason=made)
@@ -147,7 +144,7 @@ class ModelVariants:
                 size_bytes=made.size_bytes,
                 operators=made.operators,
                 coverage=made.coverage,
-                excluded=list(made.recipe.excluded) if isinstance(made, Mixed) else [],
+                excluded=list(made.recipe.excluded) if made.recipe else [],
             )
         context.record(ev.ModelBuilt, built=built)
         return made

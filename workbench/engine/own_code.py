@@ -36,7 +36,7 @@ from ..worker.code import COMMAND, FUNCTION, OWN, TORCH, Code, placeholders
 from ..worker.session_options import ONNX_BACKENDS
 from .context import RunContext
 from .own_examination import BACKENDS, Examination
-from .own_exports import EXPORTER, Exports, consult, importing_meanwhile
+from .own_exports import EXPORTER, Exports, about, importing_meanwhile
 from .own_search import OwnSearch
 from .training_search import TrainingSearch
 
@@ -256,13 +256,11 @@ class OwnCode:
         try:
             least_s = max(1.0, self.reserved_s)
             self.context.start(key, least_s)
-            saved = consult(
-                self.context.pool,
+            saved = self.context.pool.ask(
                 key,
-                self._code,
-                "save",
-                SavedFiles,
                 max(least_s, self.context.deadline()),
+                SavedFiles,
+                **about(self._code, "save"),
                 picked=case,
                 destination=str(target),
                 hidden=str(self.context.pool.folder_next_to(target)),
@@ -270,7 +268,7 @@ class OwnCode:
                 setup=found.setup,
                 call=found.call,
                 renews=bool(facts.mutated),
-            )
+            ).result
         except WorkerFailed as failure:
             return SavedCode(folder, reason=failure.reason)
         return SavedCode(folder, saved.files)

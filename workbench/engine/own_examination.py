@@ -16,7 +16,7 @@ from ..records.code import CodeFacts
 from ..records.reason import Reason
 from ..worker.code import COMMAND, FUNCTION, MODULES, TORCH, Code
 from .context import RunContext
-from .own_exports import consult
+from .own_exports import about
 
 EXAMINE_SHARE = 0.5  # most of the budget that may go into importing, building and one call
 SCRIPT_SHARE = 1 / 3  # share of the budget after which a script is stopped
@@ -118,7 +118,8 @@ class Examination:
         # A script is stopped early enough for the calls that follow.
         seconds = min(SCRIPT_SHARE * budget, 2 / 3 * deadline_s)
         self.code = replace(self.code, seconds=seconds)
-        found = consult(context.pool, key, self.code, "examine", CodeFacts, deadline_s)
+        asked = about(self.code, "examine")
+        found = context.pool.ask(key, deadline_s, CodeFacts, **asked).result
         if found.lingers:
             context.pool.end(key)
         return found

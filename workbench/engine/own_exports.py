@@ -17,7 +17,7 @@ from ..planning.questions import ModelQuestion
 from ..planning.scenario import Scenario
 from ..planning.usage import UsageError
 from ..pool.answers import ExportedCode, GraphBreaks
-from ..pool.pool import Pool, WorkerFailed
+from ..pool.pool import WorkerFailed
 from ..pool.worker_process import WorkerKey, knows_compiler
 from ..records import events as ev
 from ..records.reason import Reason
@@ -37,18 +37,9 @@ EXPORT, PROBE, BUILD, NEIGHBOURS = 0.8, 0.25, 0.5, 0.25
 T = TypeVar("T")
 
 
-def consult(
-    pool: Pool,
-    key: WorkerKey,
-    code: Code,
-    question: str,
-    kind: type[T],
-    deadline_s: float,
-    **details: object,
-) -> T:
-    """A worker's answer to a question about the code; WorkerFailed may be raised."""
-    asked = {"workload": OWN, "question": question, "code": code.as_text()}
-    return pool.ask(key, deadline_s, kind, op="consult", **asked, **details).result
+def about(code: Code, question: str) -> dict[str, str]:
+    """The request to a worker to answer a question about the code."""
+    return {"op": "consult", "workload": OWN, "question": question, "code": code.as_text()}
 
 
 @contextmanager
@@ -216,7 +207,7 @@ class Exports:
 
     def may_compile(self, share: float = 1.0) -> bool:
         """Whether torch.compile finds something to compile, and `share` of its longest time fits
-        into the time left; the first call probes the module."""
+        into the time left, else `left_out` has the reason; the first call probes the module."""
         self._probed = self._probed or self.code.home != "cpu"  # the probe sees no GPU
         probe_s = 0.0 if self._is_loaded else self.load_s
         # The size of a training is unknown, since none is exported.
@@ -224,7 +215,17 @@ class Exports:
         if not self._probed and share * need_s + probe_s <= self.left_s:
             self._probed = True
             self._probe()
-        return self._can_be_compiled(self.left_s, share) and self._probed
+        left_s = self.left_s
+        if self._uncompilable:
+            self.leave_out("compile", self._uncompilable)
+        elif share * (need_s := self.compile_s()) > left_s:
+            why = f"compiling may take {need_s:.0f} s, but only {max(0.0, left_s):.0f} s were left"
+            # The first reason stays, since later ones name less time.
+            self.leave_out("compile", f"{why}; raise --budget", late=True)
+        else:
+            self.take_in("compile")
+            return self._probed
+        return False
 
     def _probe(self) -> None:
         try:
@@ -236,19 +237,6 @@ class Exports:
                 self._uncompilable = why
             else:
                 self.leave_out("graph breaks", why)
-
-    def _can_be_compiled(self, left_s: float, share: float) -> bool:
-        """Answer `may_compile` without a probe; a reason against it goes to `left_out`."""
-        if self._uncompilable:
-            self.leave_out("compile", self._uncompilable)
-        elif share * (need_s := self.compile_s()) > left_s:
-            why = f"compiling may take {need_s:.0f} s, but only {max(0.0, left_s):.0f} s were left"
-            # The first reason stays, since later ones name less time.
-            self.leave_out("compile", f"{why}; raise --budget", late=True)
-        else:
-            self.take_in("compile")
-            return True
-        return False
 
     def compile_s(self, unknown: tuple[int, int] = ways.UNKNOWN) -> float:
         """Seconds for a new worker to load and compile the code, of `unknown` size before it is
@@ -288,7 +276,8 @@ class Exports:
         deadline_s = max(0.5, min(context.deadline(seconds), self.left_s))
         pool.held(EXPORTER).add(OWN)
         try:
-            return consult(pool, EXPORTER, self.code, question, kind, deadline_s, **details)
+            asked = about(self.code, question)
+            return pool.ask(EXPORTER, deadline_s, kind, **asked, **details).result
         except WorkerFailed as failure:
             if failure.reason.code != "timeout":
                 raise

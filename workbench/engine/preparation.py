@@ -4,15 +4,14 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import msgspec
 
 from ..contract import Case
 from ..planning import admission
-from ..planning.plan import RowPlan
 from ..planning.questions import OwnQuestion
-from ..pool.answers import Prepared, Released, SmallProbe
+from ..pool.answers import Prepared, SmallProbe
 from ..pool.pool import WorkerFailed
 from ..pool.worker_process import WorkerKey
 from ..records import events as ev
@@ -21,9 +20,9 @@ from ..records.reason import BUDGET, NO_TIME, NOT_READY, Reason
 from ..stats.ratios import ProvenSlower
 from ..worker.code import COMMAND
 from ..worker.launcher import launch_of
-from .context import RunContext, Share
 from .overhead import PREPARING, STARTING
 from .refusals import Refusals
+from .schedule import PreparedCase, RowTime
 from .workers import NO_TURN, outcome, to_prepare
 
 WARM_UP_S = (0.02, 1.0)  # bounds of one case's warm-up
@@ -51,43 +50,17 @@ class Refused(Exception):
         self.reason = reason
 
 
-@dataclass
-class PreparedCase:
-    """A case that a worker holds ready to race, with the figures that its scheduling needs."""
-
-    case: Case
-    key: WorkerKey
-    step_s: float = 0.0
-    iterations: int = 1  # steps per sample
-    restore_s: float = 0.0  # untimed before each sample, to restore inputs that a call changes
-    lead_in_s: float | None = None  # length of the last turn's lead-in; None before the first turn
-    deferred: Reason | None = None  # why it would have left the race if it were not protected
-    is_only_baseline: bool = False  # cannot win, but stays because the others are compared with it
-
-    @property
-    def sample_s(self) -> float:
-        return self.step_s * self.iterations
-
-    @property
-    def passing_s(self) -> float:
-        """Seconds from the start of one sample to the start of the next."""
-        return self.sample_s + self.restore_s
-
-
 class Preparation:
     """Loads the cases of one row into workers and reports how each case ended."""
 
-    def __init__(self, plan: RowPlan, context: RunContext, share: Share) -> None:
-        self._plan = plan
-        self._context = context
-        self._share = share
-        self.refusals = Refusals(plan, context)
+    def __init__(self, row_time: RowTime) -> None:
+        self._time, self._plan, self._context = row_time, row_time.plan, row_time.context
+        self.refusals = Refusals(self._plan, self._context)
         self._key, self.holds = self.refusals.key, self.refusals.holds
         self._probed: set[str] = set()  # ids of cases that were tried at a small size
         self._start_s: dict[WorkerKey, float] = {}  # seconds of starts not yet part of a result
         self.longest_s = 0.0  # the longest preparation so far, without compiled cases
-        # Seconds at the end of the run that the current preparation must leave to others.
-        self._reserve_s = 0.0
+        self._reserve_s = 0.0  # see `_ending`
 
     def prepare(
         self, case: Case, need_s: float = 0.0, *, reserve_s: float = 0.0
@@ -98,17 +71,14 @@ class Preparation:
         None, and the reason in the report, if it cannot race or only `need_s` seconds are left.
         """
         # To end a worker early would take the cases that it holds out of the race.
-        self._reserve_s = 0.0 if self._context.pool.held(self._key(case)) else max(0.0, reserve_s)
-        try:
-            with self._ending(case):
-                return self._load(case, need_s)
-        finally:
-            self._reserve_s = 0.0
+        holds_others = bool(self._context.pool.held(self._key(case)))
+        with self._ending(case, 0.0 if holds_others else max(0.0, reserve_s)):
+            return self._load(case, need_s)
         return None
 
     def is_worth_it(self, case: Case) -> bool:
         """False, with the reason in the report, if it is far slower than FP32 at a small size."""
-        if self._share.left_s <= 0:
+        if self._time.left_s <= 0:
             return True  # no time to probe it
         with self._ending(case):
             self._probe_small(case)
@@ -123,8 +93,10 @@ class Preparation:
         return import_s + (self.longest_s or PREPARE_DEADLINE_S)
 
     @contextmanager
-    def _ending(self, case: Case) -> Iterator[None]:
-        """Count the block as preparing, and end the case if it is refused or fails there."""
+    def _ending(self, case: Case, reserve_s: float = 0.0) -> Iterator[None]:
+        """Count the block as preparing, which leaves `reserve_s` at the end of the run to others,
+        and end the case if it is refused or fails there."""
+        self._reserve_s = reserve_s
         try:
             with self._context.overhead.spending(PREPARING):
                 yield
@@ -132,9 +104,11 @@ class Preparation:
             self.finish(case, "skipped", refused.reason)
         except WorkerFailed as failure:
             self.fail(case, failure)
+        finally:
+            self._reserve_s = 0.0
 
     def _load(self, case: Case, need_s: float) -> PreparedCase | None:
-        left_s, left_to_all_s = self._share.left_s, self._share.left_to_all_s
+        left_s, left_to_all_s = self._time.left_s, self._time.left_to_all_s
         # A preparation that is cut off ends the worker with all the cases that it holds.
         is_risky = left_to_all_s < self.longest_s and any(map(self.holds, self._plan.cases))
         if left_s <= need_s or is_risky:
@@ -270,13 +244,13 @@ class Preparation:
 
     @property
     def _end_s(self) -> float:
-        return self._share.end_s - self._reserve_s
+        return self._time.end_s - self._reserve_s
 
     def _deadline_s(self, at_most_s: float) -> float:
         return self._context.deadline(at_most_s, self._reserve_s)
 
     def _prepare_deadline_s(self, case: Case) -> float:
-        row_s, rows_s = self._share.left_s, self._share.left_to_all_s
+        row_s, rows_s = self._time.left_s, self._time.left_to_all_s
         if launch_of(os.environ) is not None:  # ranks that end with their worker cannot come back
             return rows_s
         # The source has checked the time before it proposed the case.
@@ -301,7 +275,7 @@ class Preparation:
                 held[key].append(case.id)
         for key, cases in held.items():
             with suppress(WorkerFailed):  # the pool has already reported that the worker ended
-                context.pool.ask(key, RELEASE_DEADLINE_S, Released, op="release", cases=cases)
+                context.pool.ask(key, RELEASE_DEADLINE_S, dict[str, str], op="release", cases=cases)
             context.pool.held(key).difference_update(cases)
 
     def fail(self, case: Case, failure: WorkerFailed) -> None:

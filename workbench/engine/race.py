@@ -8,16 +8,15 @@ from ..advisor.limits import exceeds_error_limit
 from ..advisor.verdict import decide
 from ..contract import Case, kind_of
 from ..machine.host.disturbance import DisturbanceMonitor
-from ..planning.plan import CandidateSource, RowPlan
+from ..planning.plan import CandidateSource
 from ..records import events as ev
 from ..records.reason import Warning
 from ..report.candidate import CANCELLED, Candidate
 from ..stats.samples import MIN_PAIRS
 from .blocks import BlockRunner
-from .context import RunContext, Share
 from .overhead import PREPARING
-from .preparation import Preparation, PreparedCase
-from .schedule import RowTime, by_promise, entry_order, in_turns
+from .preparation import Preparation
+from .schedule import PreparedCase, RowTime, by_promise, entry_order, in_turns
 
 MOST_ROUNDS = 40
 REFERENCE_ROUNDS = 5  # for reference-only precisions
@@ -28,17 +27,16 @@ REFERENCE_COST = 2.0  # FP64 takes about twice as long to prepare as the slowest
 class Race:
     """One row from its first preparation to its last round."""
 
-    def __init__(self, plan: RowPlan, context: RunContext, share: Share) -> None:
-        self._plan, self._context, self._share = plan, context, share
-        self.preparation = Preparation(plan, context, share)
-        self._time = RowTime(plan, context, share)
-        self._blocks = BlockRunner(plan, context, self.preparation, self._time)
+    def __init__(self, row_time: RowTime) -> None:
+        self._time, self._plan, self._context = row_time, row_time.plan, row_time.context
+        self.preparation = Preparation(row_time)
+        self._blocks = BlockRunner(row_time, self.preparation)
         self._active: list[PreparedCase] = []  # still racing
         self._late: list[Case] = []  # to enter once the others are decided
         self._reference_only: list[Case] = []  # they race last, among themselves
         self._is_deciding = True  # until the reference-only precisions race
         self._number = 0  # index of the next round
-        self._began_s = context.now()
+        self._began_s = self._context.now()
 
     def run(self) -> None:
         """Race for the decision, then race the reference-only precisions; Cancelled may pass."""
@@ -80,7 +78,7 @@ class Race:
                 break
             if not were_active:
                 first = self._number
-        is_late = ended_by == "empty" and self._share.left_s <= 0
+        is_late = ended_by == "empty" and self._time.left_s <= 0
         return "budget" if is_late else ended_by
 
     def _race_active(self, first: int) -> str:
@@ -123,7 +121,7 @@ class Race:
         taking_turns = [each for each in self._active if each.case.id not in resting]
         for prepared in taking_turns[:: -1 if number % 2 else 1]:
             turn_s = self._time.turn_s(prepared, self._active)
-            if number > 0 and turn_s > self._share.left_to_all_s:
+            if number > 0 and turn_s > self._time.left_to_all_s:
                 return
             if not self._blocks.take(prepared, number, self._active):
                 self._active.remove(prepared)
@@ -159,15 +157,15 @@ class Race:
         """Lengthen the row for a candidate that its time is too short to prepare."""
         round_s = max(0.0, self._time.first_round_s(self._active))
         need_s = round_s + self.preparation.expected_s(case)
-        more_s = need_s - self._share.left_s
-        lacks_time = self._share.left_s <= round_s or self._share.left_to_all_s < need_s
+        more_s = need_s - self._time.left_s
+        lacks_time = self._time.left_s <= round_s or self._time.left_to_all_s < need_s
         if lacks_time and 0 < more_s <= self._time.room_s():
             self._time.take(more_s)
 
     def _fit_first_round(self) -> None:
         """Lengthen a row that has no time for a turn of each.  The shortest then come first, since
         the run may end before the rest."""
-        short_s = self._time.round_s(self._active) - self._share.left_s
+        short_s = self._time.round_s(self._active) - self._time.left_s
         if short_s > 0 and len(self._active) > 1:
             self._time.take(min(short_s, max(0.0, self._time.room_s())))
             self._active.sort(key=lambda prepared: prepared.sample_s)
@@ -207,21 +205,21 @@ class Race:
             return False
         if all(exceeds_error_limit(each, self._plan.scenario) for each in ready):
             return False
-        spent_s, share_s = self._context.now() - self._began_s, self._share.until_s - self._began_s
+        spent_s, share_s = self._context.now() - self._began_s, self._time.until_s - self._began_s
         return spent_s + self.preparation.longest_s > PREPARING_SHARE * share_s
 
     def _enter_late(self) -> bool:
         """Let the late cases enter; False if none could be prepared."""
         late, self._late = self._late, []
         need_s = self.preparation.longest_s
-        others_follow = self._share.rows > 1 or self._plan.of is not None
+        others_follow = self._time.rows > 1 or self._plan.of is not None
         if others_follow and any(not kind_of(case.device).on_host for case in late):
             need_s /= PREPARING_SHARE  # they gave way to the turns of others
         return self._enter(late, need_s)
 
     def _enter_joining(self) -> bool:
         """Let cases enter that may beat a leader or that the source proposes; False without any."""
-        plan, left_s = self._plan, self._share.left_s
+        plan, left_s = self._plan, self._time.left_s
         candidates = self._row_candidates()
         cases = refinements.due(plan, candidates) if left_s > self.preparation.longest_s else []
         reserve_s = MIN_PAIRS * self._time.round_s(self._active)  # to compare what joins
@@ -256,13 +254,13 @@ class Race:
         Meanwhile they have all of the run's extension, since a preparation that is cut off was in
         vain.  Then the row has the time that it had before, or `reserve_s`.
         """
-        left_s, whole_s = self._share.left_s, self._time.lent_s(1.0)
+        left_s, whole_s = self._time.left_s, self._time.lent_s(1.0)
         after_round_s = left_s - self._time.round_s(self._active)
         if not 0 < source.lacks_s(candidates, after_round_s) <= whole_s:
             return False
         self._time.take(whole_s)
         with self._context.overhead.spending(PREPARING):
-            cases = source.join_late(self._share.left_s - reserve_s)
+            cases = source.join_late(self._time.left_s - reserve_s)
         self._time.is_for_source = self._join(cases)
         self._time.give_back(max(left_s, reserve_s))
         return bool(cases)

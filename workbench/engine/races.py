@@ -7,9 +7,10 @@ from ..planning.announcing import planned
 from ..planning.plan import RowPlan
 from ..records import events as ev
 from ..report.report import Report
-from .context import RunContext, Share
+from .context import RunContext
 from .overhead import IDLE
 from .race import Race
+from .schedule import RowTime
 from .workers import start_workers
 
 LEAST_SHARE_S = 1.5  # for a light row with a GPU, whose first candidate takes most of a second
@@ -31,7 +32,7 @@ class Races:
         in_order = sorted(rows, key=_place)
         if not all(row.is_on_host for row in rows):
             start_workers(in_order, in_order, self._context, 1.0)
-        elif not in_order[0].scenario.shares_workers:
+        elif in_order and not in_order[0].scenario.shares_workers:  # a resumed run may have none
             start_workers(in_order[:1], in_order, self._context, 1.0)
 
     def rows(self, rows: Sequence[RowPlan], end_s: float, conclude: Conclude | None) -> None:
@@ -49,7 +50,7 @@ class Races:
                 share_s = max(share_s, min(LEAST_SHARE_S, left_s / len(weights)))
             if context.request.trace is not None:
                 share_s *= 1 - PROFILE_SHARE
-            self._race(row, Share(context.now, now + share_s, row_end_s, len(weights)), conclude)
+            self._race(RowTime(row, context, now + share_s, row_end_s, len(weights)), conclude)
 
     def aside(self, rows: list[RowPlan], share: float, *, table: list[RowPlan]) -> Report:
         """Race `rows` within a share of the budget, on workers of `table`, in their own report."""
@@ -67,19 +68,19 @@ class Races:
         """Announce and race one point of a crossover."""
         context = self._context
         context.emit(planned(row, context.request, context.now()))
-        self._race(row, Share(context.now, until_s, context.end_s))
+        self._race(RowTime(row, context, until_s, context.end_s))
 
-    def _race(self, row: RowPlan, share: Share, conclude: Conclude | None = None) -> None:
+    def _race(self, row_time: RowTime, conclude: Conclude | None = None) -> None:
         """Race a row after the one before it has released its cases; the last never does."""
-        context, name = self._context, row.scenario.id
-        context.record(ev.RaceStarted, scenario=name, share_s=share.left_s)
+        context, name = self._context, row_time.plan.scenario.id
+        context.record(ev.RaceStarted, scenario=name, share_s=row_time.left_s)
         with context.overhead.spending(IDLE, name):
             if self._latest is not None:
                 self._latest.preparation.release()
-            self._latest = Race(row, context, share)
+            self._latest = Race(row_time)
             self._latest.run()
             if conclude is not None:
-                conclude(row)
+                conclude(row_time.plan)
 
 
 def _place(row: RowPlan) -> tuple[bool, bool, bool, float]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import platformdirs
 
-from ..contract import DEVICE_KINDS, PRICES
+from ..contract.device import DEVICE_KINDS, PRICES
 from .read import whole
 from .write import replace, resolved
 

@@ -14,6 +14,7 @@ from ..machine.warnings import lacks_code_for, torch_remedy
 from ..records.machine import Cpu, Gpu, Machine, Package, Software
 from ..records.reason import Reason
 from ..report.candidate import Candidate
+from ..report.measurements import flops_per_s
 from ..text import units
 from ..worker.failures import SHARE_GPU
 
@@ -188,13 +189,12 @@ def most_ops_per_s(case: Case, machine: Machine, ranks: int = 1) -> float | None
     return None if peak is None else BEYOND_DATASHEET * peak * ranks
 
 
-def impossible_rate(
-    case: Case, ops_per_s: float, machine: Machine, ranks: int = 1, *, convolves: bool = False
-) -> Reason | None:
-    """Why a rate is impossible on its device; None if it is possible.
+def impossible_rate(candidate: Candidate, machine: Machine, *, convolves: bool) -> Reason | None:
+    """Why the rate of a candidate is an error; None if its device can reach it.
 
     `convolves` as in `Workload`: algorithms for convolutions may save operations.
     """
+    case, ranks, ops_per_s = candidate.case, candidate.work.ranks, flops_per_s(candidate) or 0.0
     bound = most_ops_per_s(case, machine, ranks)
     bound = math.inf if bound is None else bound * (WINOGRAD if convolves else 1.0)
     if ops_per_s <= bound:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..contract import PRICES
+from ..contract.device import PRICES
 from ..text.toml_file import TomlError, read
 from .request import check_device
 from .usage import UsageError, unknown

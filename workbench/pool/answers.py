@@ -122,10 +122,6 @@ class Profile(msgspec.Struct):
         msgspec.convert(self.events, list[_TraceEvent])
 
 
-class Released(msgspec.Struct):
-    """The cases are released."""
-
-
 class ModelSteps(msgspec.Struct):
     """The lab has prepared the model for quantisation."""
 
@@ -142,12 +138,7 @@ class Made(msgspec.Struct):
     size_bytes: Bytes
     operators: dict[str, int]
     coverage: float | None
-
-
-class Mixed(Made):
-    """A variant with some nodes in FP32."""
-
-    recipe: Recipe
+    recipe: Recipe | None = None  # of a mixed variant, with its nodes in FP32
 
 
 class SavedFile(msgspec.Struct):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from .document import Run, Tool
+from .document import Headed, Run
 from .machine import Machine, Software
 from .reason import Reason, Warning
 
@@ -60,11 +60,9 @@ class Versus(msgspec.Struct, frozen=True):
     only_here: list[str]
 
 
-class RunComparison(msgspec.Struct, frozen=True):
+class RunComparison(Headed, frozen=True):
     """The document of `compare`: earlier runs, each compared with A, the first."""
 
-    schema_version: int
-    tool: Tool
     fail_on: float | None
     runs: list[ComparedRun]
     against: list[Versus]
@@ -85,11 +83,9 @@ class RunSummary(msgspec.Struct, frozen=True):
     confidences: dict[str, str] = {}  # row with a verdict to the confidence of its answer
 
 
-class RunList(msgspec.Struct, frozen=True):
+class RunList(Headed, frozen=True):
     """The document of `runs`."""
 
-    schema_version: int
-    tool: Tool
     runs: Sequence[RunSummary]  # newest first
 
 
@@ -118,11 +114,9 @@ class ABResult(msgspec.Struct):
     basis: str = "measured"  # or "simulated"
 
 
-class ABReport(msgspec.Struct):
+class ABReport(Headed, frozen=True):
     """The whole document."""
 
-    schema_version: int
-    tool: Tool
     sides: list[Side]
     results: list[ABResult]
     tolerance: float  # ratios within it count as the same

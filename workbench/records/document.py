@@ -248,6 +248,13 @@ class Tool(msgspec.Struct, frozen=True):
     command: str  # command line
 
 
+class Headed(msgspec.Struct, frozen=True):
+    """The first members of every document."""
+
+    schema_version: int
+    tool: Tool
+
+
 class Spent(msgspec.Struct, frozen=True):
     """Wall seconds of a row by activity; together they are its whole time."""
 

@@ -6,7 +6,7 @@ SUBMITTED, which has its last seen state, and the files of the node.  JSON is re
 
 import msgspec
 
-from .document import Summary, Tool
+from .document import Headed, Summary
 from .reason import Reason, Warning
 
 FLEET_VERSION = 1
@@ -67,11 +67,9 @@ class FleetPlan(msgspec.Struct, frozen=True):
     wheels: str | None = None  # folder of wheels, from which each node installs workbench
 
 
-class PlanDocument(msgspec.Struct, frozen=True):
+class PlanDocument(Headed, frozen=True):
     """The document of `workbench fleet plan`."""
 
-    schema_version: int
-    tool: Tool
     plan: FleetPlan
 
 
@@ -168,11 +166,9 @@ class FleetRow(msgspec.Struct, frozen=True):
     cells: list[FleetCell]  # fastest first
 
 
-class FleetDocument(msgspec.Struct, frozen=True):
+class FleetDocument(Headed, frozen=True):
     """The state of a fleet at one moment."""
 
-    schema_version: int
-    tool: Tool
     cluster: str | None = msgspec.field(name="engine")  # None for a folder without a plan
     arguments: list[str]  # the options of the run on every node
     rows: list[FleetRow]

@@ -2,16 +2,14 @@
 
 import msgspec
 
-from .document import Ceilings, Tool
+from .document import Ceilings, Headed
 from .machine import GpuReading, HostReading, Links, Machine, Software
 from .reason import Reason, Warning
 
 
-class Detected(msgspec.Struct, frozen=True):
+class Detected(Headed, frozen=True):
     """The document of `detect`."""
 
-    schema_version: int
-    tool: Tool
     machine: Machine
     software: Software
     warnings: list[Warning]
@@ -45,11 +43,9 @@ class Trial(msgspec.Struct, frozen=True):
     failure: str | None = None  # why it could not be tried at all
 
 
-class DoctorReport(msgspec.Struct, frozen=True):
+class DoctorReport(Headed, frozen=True):
     """The document of `doctor`, in which names are replaced as by --anonymize."""
 
-    schema_version: int
-    tool: Tool
     stack: list[Level]
     checks: list[Check]
     links: Links | None  # between GPUs; only with --all-gpus
@@ -70,11 +66,9 @@ class Datasheet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     quoted_by: str
 
 
-class CeilingsReport(msgspec.Struct, frozen=True):
+class CeilingsReport(Headed, frozen=True):
     """The document of `ceilings`."""
 
-    schema_version: int
-    tool: Tool
     machine: Machine
     software: Software
     ceilings: Ceilings | None  # None: nothing was measured

@@ -11,7 +11,7 @@ import resource
 import time
 from functools import cache
 
-from ..contract import WorkloadError
+from ..contract import FAULTING_FRACTION, WorkloadError
 
 LARGEST_CHUNK = 2**25 - 2**13  # bytes, without room for the chunk's header and whole pages
 SETTLE = f"bytes({LARGEST_CHUNK})  # from here on glibc keeps up to 64 MiB that calls free"
@@ -44,10 +44,11 @@ class Faulting:
     def __init__(self) -> None:
         self._before, self._began = _faults(), time.perf_counter()
 
-    def share(self) -> float:
+    def metrics(self) -> dict[str, float]:
         """The share of the time that they took, or more if several threads faulted at once."""
         spent_s = time.perf_counter() - self._began
-        return min(1.0, (_faults() - self._before) * _fault_s() / spent_s)
+        share = min(1.0, (_faults() - self._before) * _fault_s() / spent_s)
+        return {FAULTING_FRACTION: round(share, 3)}
 
 
 def _faults() -> int:

@@ -11,8 +11,9 @@ The host's monotonic clock measures it, and also the device's own clock if there
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -64,6 +65,9 @@ class Sample:
     host_s: float  # with a filled queue it includes the rest of the earlier work
     device_s: float | None = None  # None without a device timer
     issue_s: float | None = None  # time to queue a step; None if the sample does not show it
+
+
+Take = Callable[[], Sample]  # takes the next sample
 
 
 def time_sample(
@@ -120,6 +124,15 @@ class WarmedUp:
     steady: bool
     iterations: int  # steps per sample, from here on
     restore_s: float = 0.0  # time to restore the task after a sample
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A case that is ready for its blocks."""
+
+    task: Task
+    warmed: WarmedUp
+    latency: bool
 
 
 def warm_up(task: Task, *, latency: bool, seconds: float) -> WarmedUp:
@@ -181,20 +194,16 @@ def best_step_s(task: Task, seconds: float) -> float:
         steps_s.append(time_sample(task, 1).host_s)
 
 
-def lead_in(
-    task: Task, iterations: int, *, step_s: float, settle_s: float, timer: DeviceTimer | None = None
-) -> list[Sample]:
+def lead_in(take: Take, settle_s: float) -> list[Sample]:
     """Samples that do not count: at least two, then for up to `settle_s` until two in a row agree.
 
     While its worker was frozen, a GPU has lowered its clocks, and raising them takes time.  Samples
     at idle clocks may agree too, so a lead-in takes at least a fifth of `settle_s`.
     """
     samples: list[Sample] = []
-    if step_s * iterations > LEAD_IN_CAP_S:
-        return samples
     began = time.perf_counter()
     while True:
-        samples.append(time_sample(task, iterations, timer))
+        samples.append(take())
         spent = time.perf_counter() - began
         if len(samples) < LEAD_IN_SAMPLES or spent < settle_s / 5:
             continue
@@ -204,34 +213,30 @@ def lead_in(
 
 
 def run_block(
-    task: Task,
-    *,
-    iterations: int,
-    step_s: float,
-    seconds: float,
-    min_samples: int,
-    latency: bool = False,
-    settle_s: float = 0.0,
+    prepared: Prepared, *, seconds: float, min_samples: int, settle_s: float
 ) -> dict[str, Any]:
     """Take lead-in samples, then timed ones until `seconds` and `min_samples` are reached.
 
     Returns the fields of `pool.answers.Block`, except for the loss and the figures of the task.
     """
+    task, latency = prepared.task, prepared.latency
+    iterations, step_s = prepared.warmed.iterations, prepared.warmed.step_s
     restore_s = _restored_s(task)  # a profile has taken steps
     task.activate()
     began_s = time.monotonic()
     timer = task.device_timer()
     by_device = timer is not None and not latency
-    untimed: list[Sample] = []
-    if restore_s <= LEAD_IN_CAP_S:  # a longer restore serves as the lead-in
-        untimed = lead_in(task, iterations, step_s=step_s, settle_s=settle_s, timer=timer)
+    take, untimed = partial(time_sample, task, iterations), list[Sample]()
+    # A longer restore serves as the lead-in.
+    if restore_s <= LEAD_IN_CAP_S and step_s * iterations <= LEAD_IN_CAP_S:
+        untimed = lead_in(partial(take, timer), settle_s)
     looks = untimed[-LOOKS:]
     fills = by_device and not (task.restores or task.finishes) and step_s < LEAD_IN_CAP_S
     fill_s = _fill_s(looks, iterations) if fills else None
     # A device's marks take time that a latency must not include, unless a step is long.
     within = None if latency and looks else timer
     slept_before, settled_s = _sleep_clock(), time.monotonic()
-    samples = _samples(task, iterations, within, fill_s, seconds=seconds, least=min_samples)
+    samples = _samples(partial(take, within, fill_s=fill_s), iterations, seconds, min_samples)
     return {
         "samples_s": [_counted(sample, by_device) for sample in samples],
         "lead_in_s": [_counted(sample, by_device) for sample in untimed],
@@ -243,20 +248,12 @@ def run_block(
     }
 
 
-def _samples(
-    task: Task,
-    iterations: int,
-    timer: DeviceTimer | None,
-    fill_s: float | None,
-    *,
-    seconds: float,
-    least: int,
-) -> list[Sample]:
+def _samples(take: Take, iterations: int, seconds: float, least: int) -> list[Sample]:
     """At least that many samples; the last is the one whose end is nearest to `seconds`."""
     samples: list[Sample] = []
     began = time.perf_counter()
     while True:
-        samples.append(time_sample(task, iterations, timer, fill_s=fill_s))
+        samples.append(take())
         spent = time.perf_counter() - began
         is_late = spent + samples[-1].host_s * iterations / 2 >= seconds
         if len(samples) >= MAX_SAMPLES or (is_late and len(samples) >= least):

@@ -8,25 +8,16 @@ import sys
 import time
 import weakref
 from contextlib import ExitStack, closing, nullcontext, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ..catalog.importing import import_backend, import_workload
-from ..contract import (
-    FAULTING_FRACTION,
-    Accuracy,
-    Backend,
-    Case,
-    Setup,
-    Task,
-    WorkloadError,
-    kind_of,
-)
+from ..contract import Accuracy, Backend, Case, Setup, Task, WorkloadError, kind_of
 from ..process.cores import bind_near
 from . import allocator
-from .block import WarmedUp, best_step_s, call_overhead_s, run_block, time_sample, warm_up
+from .block import Prepared, WarmedUp, best_step_s, call_overhead_s, run_block, time_sample, warm_up
 from .failures import FULL_HINT, FULL_MARKS, MEMORY_HINT, first_line, is_out_of_memory
 from .openmp import clashing_runtimes
 from .quiet import wait_until_quiet
@@ -36,15 +27,6 @@ from .start_up import LOADING, ColdStart, LoadingSetup, StartUp
 SMALL_PROBE_S = 0.02  # enough, as a step of a small probe takes a millisecond unless emulated
 # Below this size a release does not collect garbage, which takes 0.1 s and would free little.
 COLLECTED_BYTES = 2**30
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A case that is ready for its blocks."""
-
-    task: Task
-    warmed: WarmedUp
-    latency: bool
 
 
 class Worker:
@@ -140,28 +122,19 @@ class Worker:
             peak = max(peak, built_bytes)
         return accuracy, warmed, transfer_out_s, peak
 
-    def block(self, case: str, seconds: float, min_samples: int, settle_s: float) -> dict[str, Any]:
-        """Measure a turn: see `run_block`."""
+    def block(self, case: str, **bounds: Any) -> dict[str, Any]:
+        """Measure a turn within these `bounds`: see `run_block`."""
         prepared = self.prepared[case]
-        warmed = prepared.warmed
         if self._latest != case:
             wait_until_quiet()  # threads of another session may still spin
         self._latest = case
         # Named for the timeline of a system-wide profiler.
         with self._library.named_range(self.device, case) if self._on_gpu else nullcontext():
             faulting = allocator.Faulting()
-            answer = run_block(
-                prepared.task,
-                iterations=warmed.iterations,
-                step_s=warmed.step_s,
-                seconds=seconds,
-                min_samples=min_samples,
-                latency=prepared.latency,
-                settle_s=settle_s,
-            )
+            answer = run_block(prepared, **bounds)
         figures = prepared.task.metrics()
         if self.device == "cpu":
-            figures = {**figures, FAULTING_FRACTION: round(faulting.share(), 3)}
+            figures = {**figures, **faulting.metrics()}
         return {**answer, "loss": prepared.task.loss(), "figures": figures}
 
     def attempt(self, case: dict[str, Any], seed: int) -> dict[str, Any]:

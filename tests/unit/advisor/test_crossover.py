@@ -102,7 +102,7 @@ def test_without_a_gpu_two_candidates_are_compared() -> None:
 def test_a_change_beyond_a_smallest_size_without_a_clear_lead_is_found() -> None:
     steps = {1: (1.0, 1.001, 9.0), 2: (1.2, 1.0, 1.5), 3: (1.5, 1.2, 1.0)}
     points = [steady(n, dict(zip((CPU, INT8, NUMPY), s, strict=True))) for n, s in steps.items()]
-    change, _ = find_change(points)
+    change = find_change(points)
     assert (change.below, change.above) == (INT8.label, NUMPY.label)
     assert change.bracket == (2, 3)
 
@@ -165,7 +165,7 @@ def test_transfers_that_were_not_timed_are_not_known() -> None:
 def test_sizes_that_contradict_one_another_widen_the_interval() -> None:
     ratios = {1: 0.2, 8: 0.8, 12: 1.2, 16: 0.8, 24: 1.5, 1024: 4.0}
     points = [steady(n, {CPU: ratio, GPU: 1.0}) for n, ratio in ratios.items()]
-    change, _ = find_change(points)
+    change = find_change(points)
     assert change.bracket == (8, 24)
     found = conclude(points, "batch", whole=True)
     assert found.ci95[0] <= 8

@@ -9,7 +9,7 @@ from fakes import CPU_A, ManualClock
 
 from workbench.engine import blocks
 from workbench.engine.blocks import BlockRunner, mean_power_w
-from workbench.engine.preparation import PreparedCase
+from workbench.engine.schedule import PreparedCase
 from workbench.machine.host.readings import package_energy_j
 from workbench.pool.answers import Block
 from workbench.pool.pool import Answer
@@ -83,8 +83,9 @@ def test_a_step_takes_its_share_of_that_power(monkeypatch) -> None:
         return Answer(Block([0.01, 0.02, 0.03], [], None, None, {}, False, 0.0, 0.0, 0.0), False)
 
     shared = context(SimpleNamespace(ask=ask), ManualClock(), Report())
-    budget = SimpleNamespace(turn_s=lambda *_: 2.0, block_s=lambda *_: 2.0)
-    runner = BlockRunner(SimpleNamespace(scenario=scenario()), shared, None, budget)
+    of_row = {"plan": SimpleNamespace(scenario=scenario()), "context": shared}
+    budget = SimpleNamespace(turn_s=lambda *_: 2.0, block_s=lambda *_: 2.0, **of_row)
+    runner = BlockRunner(budget, None)
     found = runner._ask_block(PreparedCase(CPU_A, WorkerKey("cpu", "torch")), [])
     assert found.figures == {ENERGY: pytest.approx(0.2)}
 

@@ -12,8 +12,9 @@ from fakes import CPU_A, CPU_B, CPU_C, IdleWorkload
 from preparing import RUN_S, Row, StartingPool, asked_s
 
 from workbench.contract import DEFAULT_CACHE_BYTES, Accuracy, Case, Setup, Task, WorkloadError
-from workbench.engine.context import SLACK_S, Share
+from workbench.engine.context import SLACK_S
 from workbench.engine.preparation import COMMAND_HINT, FEWER, Preparation
+from workbench.engine.schedule import RowTime
 from workbench.engine.workers import NO_TURN, worker_key
 from workbench.planning.questions import OwnQuestion
 from workbench.pool.pool import Answer, WorkerFailed
@@ -198,7 +199,7 @@ def test_a_case_that_meets_the_end_of_its_share_is_skipped_and_one_that_hangs_fa
     row = Row(asked)
     pool = SilentPool(row.clock, {asked: 1.0}, {})
     shared = context(pool, row.clock, row.report, budget_s=RUN_S)
-    preparation = Preparation(row.plan, shared, Share(shared.now, until_s, 59.0))
+    preparation = Preparation(RowTime(row.plan, shared, until_s, 59.0))
     assert preparation.prepare(asked) is None
     ended = row.report.candidates[asked.id]
     assert (ended.state, ended.reason and ended.reason.code) == (state, code)
@@ -221,7 +222,7 @@ def test_a_command_that_never_prints_its_line_says_which(until, says, hint) -> N
     shared = context(pool, row.clock, row.report, budget_s=RUN_S)
     question = OwnQuestion("command", "serve", until=until)
     shared = replace(shared, request=replace(shared.request, question=question))
-    assert Preparation(row.plan, shared, Share(shared.now, 30.0, 59.0)).prepare(own) is None
+    assert Preparation(RowTime(row.plan, shared, 30.0, 59.0)).prepare(own) is None
     reason = row.report.candidates[own.id].reason
     assert reason.code == NO_TURN.code
     assert reason.message.startswith(says) and (reason.hint or "").startswith(hint)
@@ -245,7 +246,7 @@ def test_a_probe_that_meets_the_end_of_the_run_is_skipped_and_one_that_hangs_fai
     row = Row(fp16)
     pool = Stalled(row.clock, {fp16: 1.0}, {})
     shared = context(pool, row.clock, row.report, budget_s=until_s + SLACK_S)
-    assert Preparation(row.plan, shared, Share(shared.now, until_s, until_s)).prepare(fp16) is None
+    assert Preparation(RowTime(row.plan, shared, until_s, until_s)).prepare(fp16) is None
     ended = row.report.candidates[fp16.id]
     assert (ended.state, ended.reason and ended.reason.code) == (state, code)
 

@@ -1,5 +1,6 @@
 """The time of a row's turns: the length of blocks and lead-ins, and whether further rounds fit."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -7,13 +8,12 @@ from builders import case, scenario
 from fakes import CPU_A, CPU_B, IdleWorkload
 
 from workbench.contract import DEVICE_KINDS, Case
-from workbench.engine.context import Share
-from workbench.engine.preparation import PreparedCase
 from workbench.engine.schedule import (
     BLOCK_S,
     OVERDRAFT,
     SHORTEST_BLOCK_S,
     TAIL_SAMPLES,
+    PreparedCase,
     RowTime,
     least_samples,
     timed_s,
@@ -29,8 +29,8 @@ def prepared(case: Case, step_s: float, iterations: int = 1) -> PreparedCase:
 
 def budget(*, until_s: float = 60.0, end_s: float = 60.0, **of_row: Any) -> RowTime:
     plan = RowPlan(scenario(textbook="", **of_row), IdleWorkload(), [CPU_A, CPU_B])
-    unused: Any = None
-    return RowTime(plan, unused, Share(lambda: 10.0, until_s, end_s))
+    clock: Any = SimpleNamespace(now=lambda: 10.0)
+    return RowTime(plan, clock, until_s, end_s)
 
 
 def test_a_turn_is_as_long_as_its_bounds_and_the_budget_let_it() -> None:

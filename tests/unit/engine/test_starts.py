@@ -8,6 +8,7 @@ from builders import case, machine
 from fakes import CPU_A
 from preparing import Row
 
+from workbench.engine.races import Races
 from workbench.engine.workers import start_workers, worker_key
 from workbench.records.machine import Package
 
@@ -35,6 +36,12 @@ def test_a_worker_that_is_late_keeps_no_other_from_starting() -> None:
     table = [replace(row.plan, cases=[CPU_A])]  # which does not need NumPy
     assert not start_workers([row.plan], table, row.context, 0.12)
     assert list(row.pool.import_s) == [worker_key(CPU_A)]
+
+
+def test_a_resumed_run_whose_missing_workloads_are_gone_starts_no_worker() -> None:
+    row = Row(CPU_A)
+    Races(row.context).start_workers([])
+    assert row.pool.import_s == {}
 
 
 def test_a_gpu_that_admits_one_process_gets_one_worker_before_the_races() -> None:

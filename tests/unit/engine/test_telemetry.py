@@ -15,7 +15,7 @@ from fakes import CPU_A, ManualClock
 
 from workbench.engine import telemetry as module
 from workbench.engine.blocks import BlockRunner
-from workbench.engine.preparation import PreparedCase
+from workbench.engine.schedule import PreparedCase
 from workbench.engine.telemetry import MachineTelemetry
 from workbench.machine.nvidia.nvml import GpuSample
 from workbench.pool.answers import Block
@@ -306,7 +306,7 @@ def test_a_turn_is_placed_by_its_workers_clock(emitted: list[ev.AnyEvent]) -> No
     shared = context(None, ManualClock(), Report(), emitted.append)
     made = replace(shared, telemetry=Noting())
     plan = SimpleNamespace(scenario=SimpleNamespace(id="row"))
-    runner = BlockRunner(plan, made, None, None)
+    runner = BlockRunner(SimpleNamespace(plan=plan, context=made), None)
     heard = Block([1e-3], [], None, None, {}, False, 46.0, 46.5, 47.0)
     prepared = PreparedCase(CPU_A, WorkerKey("cpu", "torch"), 1e-3, 1)
     runner._report(prepared, 0, [1e-3], heard)

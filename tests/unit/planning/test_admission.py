@@ -13,9 +13,11 @@ from workbench import catalog
 from workbench.contract import PRECISIONS, Case, Work, Workload
 from workbench.machine.host.isa import bound_ops_per_s, having, lacking
 from workbench.planning import admission
+from workbench.records import events as ev
 from workbench.records.document import WarmUp
 from workbench.records.machine import Cpu, Isa, Machine, Package, Software
 from workbench.records.reason import Reason
+from workbench.report.candidate import Candidate
 
 EVERY = dict.fromkeys(Isa.__struct_fields__, False)
 
@@ -82,12 +84,24 @@ def test_more_extensions_and_threads_never_lower_the_bound(precision: str, threa
     assert lower is None or lower <= bound_ops_per_s(precision, few, threads + 1)
 
 
+def beyond(
+    of: Case, ops_per_s: float, here: Machine, *, ranks: int = 1, convolves: bool = False
+) -> Reason | None:
+    """The reason against a candidate with this rate."""
+    work = Work(ops_per_s, None, 1.0, "runs", 0.0, ranks=ranks)
+    block = ev.BlockMeasured(
+        at_s=0, case=of.id, scenario="row", round=0, samples_s=[1.0], lead_in_s=[], loss=None
+    )
+    candidate = Candidate(of, "row", "throughput", work, blocks=[block])
+    return admission.impossible_rate(candidate, here, convolves=convolves)
+
+
 def test_a_rate_beyond_the_bound_is_an_error_and_one_below_is_none() -> None:
     here = msgspec.structs.replace(machine(), cpu=cpu(mhz=3000))
     fp32 = case("cpu-a")
     bound = bound_ops_per_s("fp32", here.cpu, fp32.threads)
-    assert admission.impossible_rate(fp32, bound, here) is None
-    found = admission.impossible_rate(fp32, 1.01 * bound, here)
+    assert beyond(fp32, bound, here) is None
+    found = beyond(fp32, 1.01 * bound, here)
     assert found.code == "impossible_rate"
     assert "8 cores" in found.message
 
@@ -99,26 +113,26 @@ def with_card(name: str) -> Machine:
 
 def test_a_listed_gpu_cannot_exceed_its_datasheet_by_more_than_a_quarter() -> None:
     here, bf16 = with_card("NVIDIA H200"), case("cuda:0-a", "bf16")
-    assert admission.impossible_rate(bf16, 1.08 * 989e12, here) is None  # at its highest clock
-    found = admission.impossible_rate(bf16, 50e15, here)
+    assert beyond(bf16, 1.08 * 989e12, here) is None  # at its highest clock
+    found = beyond(bf16, 50e15, here)
     assert found.code == "impossible_rate"
     assert found.message.startswith("50.0 PFLOP/s is beyond the 1.24 PFLOP/s that cuda:0 can reach")
-    assert admission.impossible_rate(bf16, 8 * 989e12, here, ranks=8) is None
-    assert admission.impossible_rate(bf16, 2 * 989e12, here, convolves=True) is None
-    assert admission.impossible_rate(bf16, 50e15, here, convolves=True) is not None
+    assert beyond(bf16, 8 * 989e12, here, ranks=8) is None
+    assert beyond(bf16, 2 * 989e12, here, convolves=True) is None
+    assert beyond(bf16, 50e15, here, convolves=True) is not None
 
 
 def test_a_gpu_or_precision_that_is_not_listed_has_no_bound() -> None:
     bf16, fp8 = case("cuda:0-a", "bf16"), case("cuda:0-a", "fp8")
-    assert admission.impossible_rate(bf16, 1e30, with_card("NVIDIA Unheard-of")) is None
-    assert admission.impossible_rate(fp8, 1e30, with_card("NVIDIA L40S")) is None
+    assert beyond(bf16, 1e30, with_card("NVIDIA Unheard-of")) is None
+    assert beyond(fp8, 1e30, with_card("NVIDIA L40S")) is None
 
 
 @pytest.mark.parametrize(("precision", "peak"), [("tf32", 494.5e12), ("fp8", 1979e12)])
 def test_the_tensor_cores_of_a_hopper_card_bound_its_narrow_precisions(precision, peak) -> None:
     on_card = case("cuda:0-a", precision)
-    assert admission.impossible_rate(on_card, 1.2 * peak, with_card("NVIDIA H200")) is None
-    found = admission.impossible_rate(on_card, 1.3 * peak, with_card("NVIDIA H200"))
+    assert beyond(on_card, 1.2 * peak, with_card("NVIDIA H200")) is None
+    found = beyond(on_card, 1.3 * peak, with_card("NVIDIA H200"))
     assert found is not None and found.code == "impossible_rate"
 
 

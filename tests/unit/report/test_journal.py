@@ -10,7 +10,7 @@ import pytest
 from builders import case, events, report, steady
 from hypothesis import given, strategies as st
 
-from workbench.engine.event_stream import EventStream
+from workbench.engine.engine import EventStream
 from workbench.export.json import dump
 from workbench.pool.control import Control
 from workbench.records import events as ev

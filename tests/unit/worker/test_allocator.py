@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from workbench.contract import FAULTING_FRACTION
 from workbench.worker.allocator import Faulting
 
 CALLS = """
@@ -46,8 +47,8 @@ def test_a_call_faults_in_no_memory_that_the_call_before_has_freed(mib: int, way
 
 def test_the_share_of_page_faults_is_large_where_memory_is_new() -> None:
     faulting, new = Faulting(), bytearray(100 << 20)
-    assert 0.02 < faulting.share() <= 1
+    assert 0.02 < faulting.metrics()[FAULTING_FRACTION] <= 1
     faulting = Faulting()
     assert sum(new[:: 1 << 20]) == 0  # it stays
     again = sum(range(3_000_000))
-    assert again and faulting.share() < 0.1
+    assert again and faulting.metrics()[FAULTING_FRACTION] < 0.1

@@ -136,7 +136,8 @@ def test_torch_serves_a_worker_on_a_real_gpu() -> None:
     case = Case("matmul", "cuda:0", "torch", "fp32", params={"n": 256})
     prepared = worker.prepare(asdict(case), False, 0.1, False)
     assert prepared["memory_peak_bytes"] >= 3 * 4 * 256**2
-    assert worker.block(case.id, 0.05, 1, 0.0)["samples_s"]
+    bounds = {"seconds": 0.05, "min_samples": 1, "settle_s": 0.0}
+    assert worker.block(case.id, **bounds)["samples_s"]
     assert worker.release([case.id]) == {}
 
 

@@ -138,9 +138,12 @@ class Marks(DeviceTimer):
         return self.holds
 
 
-def block_of(task: Task, step_s: float, **changes: Any) -> dict[str, Any]:
-    wanted = {"iterations": 1, "step_s": step_s, "seconds": 0.2, "min_samples": 1, **changes}
-    return block.run_block(task, **wanted)
+def block_of(
+    task: Task, step_s: float, *, iterations: int = 1, latency: bool = False, **changes: Any
+) -> dict[str, Any]:
+    warmed = block.WarmedUp(1, step_s, step_s, step_s, True, iterations)
+    wanted = {"seconds": 0.2, "min_samples": 1, "settle_s": 0.0, **changes}
+    return block.run_block(block.Prepared(task, warmed, latency), **wanted)
 
 
 def test_a_device_is_timed_by_its_own_clock_for_throughput(clock: Clock) -> None:
@@ -303,8 +306,7 @@ def test_short_steps_are_grouped_unless_tails_count(clock: Clock) -> None:
 
 
 def run(clock: Clock, *lengths: float, **changes: float) -> dict:
-    wanted = {"iterations": 1, "step_s": lengths[-1], "seconds": 0.2, "min_samples": 1, **changes}
-    return block.run_block(Steps(clock, *lengths), **wanted)
+    return block_of(Steps(clock, *lengths), lengths[-1], **changes)
 
 
 def test_two_untimed_samples_lead_a_block_in(clock: Clock) -> None:
@@ -330,12 +332,12 @@ class Renewed(Steps):
 
 
 def test_inputs_that_take_long_to_make_are_a_lead_in(clock: Clock) -> None:
-    task, wanted = Renewed(clock, 0.01), {"step_s": 0.01, "seconds": 0.2, "min_samples": 1}
+    task = Renewed(clock, 0.01)
     assert block.warm_up(task, latency=True, seconds=0.1).restore_s == pytest.approx(1.0)
-    long = block.run_block(task, iterations=1, **wanted)
+    long = block_of(task, 0.01)
     assert (long["lead_in_s"], long["samples_s"]) == ([], pytest.approx([0.01]))
     task.restore_s = 0.01
-    assert len(block.run_block(task, iterations=1, **wanted)["lead_in_s"]) == 2
+    assert len(block_of(task, 0.01)["lead_in_s"]) == 2
 
 
 def test_on_a_gpu_the_lead_in_lasts_until_the_clock_settles(clock: Clock) -> None:
@@ -394,7 +396,7 @@ def test_what_steps_change_is_put_back_before_each_of_them_and_never_timed(clock
     assert warmed.iterations == 1
     assert warmed.step_s == pytest.approx(1e-6, rel=0.1)
     task.spoiled = True  # by a profile
-    found = block.run_block(task, iterations=1, step_s=1e-6, seconds=1e4, min_samples=3)
+    found = block_of(task, 1e-6, seconds=1e4, min_samples=3)
     assert max(found["samples_s"]) == pytest.approx(1e-6, rel=0.1)
     assert not task.spoiled, "nothing of the last step is left either"
 
@@ -407,7 +409,7 @@ class SpoiledOnDevice(Spoiled, Queued):
 
 def test_no_step_fills_the_queue_where_each_needs_fresh_inputs(clock: Clock) -> None:
     task = SpoiledOnDevice(clock)
-    found = block.run_block(task, iterations=1, step_s=0.01, seconds=0.0, min_samples=1)
+    found = block_of(task, 0.01, seconds=0.0)
     assert found["samples_s"] == [pytest.approx(0.01, rel=1e-3)]
 
 
@@ -417,6 +419,6 @@ def test_only_whole_rounds_of_loaders_that_work_in_step_are_timed(latency, clock
     task.together = 4
     warmed = block.warm_up(task, latency=latency, seconds=2.0)
     assert (warmed.iterations, warmed.step_s) == (4, pytest.approx(0.1, rel=1e-3))
-    settings = {"iterations": 4, "step_s": 0.1, "seconds": 2.0, "min_samples": 3}
-    found = block.run_block(task, latency=latency, **settings)
+    bounds = {"seconds": 2.0, "min_samples": 3}
+    found = block_of(task, 0.1, iterations=4, latency=latency, **bounds)
     assert found["samples_s"] == pytest.approx([0.1] * len(found["samples_s"]), rel=1e-3)

@@ -49,9 +49,10 @@ def test_a_block_waits_only_for_thread_pools_of_other_cases(monkeypatch) -> None
     for case in cases:
         own.prepare(case, False, 0.01, False)
     first, second = own.prepared
-    own.block(second, 0.001, 1, 0.0)  # prepared last
+    bounds = {"seconds": 0.001, "min_samples": 1, "settle_s": 0.0}
+    own.block(second, **bounds)  # prepared last
     assert not waited
-    own.block(first, 0.001, 1, 0.0)
+    own.block(first, **bounds)
     assert len(waited) == 1
-    own.block(first, 0.001, 1, 0.0)
+    own.block(first, **bounds)
     assert len(waited) == 1

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from small import tuning_of
 from tasks import prepared
 
 from workbench import catalog
@@ -44,7 +45,7 @@ def case_of(name: str, mode: str | None, precision: str = "fp32", device: str = 
         threads=1 if device == "cpu" else None,
         batch=BATCHES.get(name, workload.default_batch and 1),
         params=workload.values(SIZES[name]),
-        tuning=workload.tuning({}),
+        tuning=tuning_of(workload, {}),
         mode=mode,
     )
 

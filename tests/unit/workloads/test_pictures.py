@@ -14,6 +14,7 @@ import pytest
 import torch
 from checking import fails_with
 from PIL import Image
+from small import tuning_of
 from support import go_on, stop
 from tasks import prepared
 
@@ -37,7 +38,7 @@ def few_photographs() -> Any:
 def feeding(device: str = "cpu", *, seed: int = 0, images: str = "generated", **tuning: Any) -> Any:
     params = {"image": 24, "batches": BATCHES, "images": images}
     workload = catalog.load("data_loading")
-    values, tuned = workload.values(params), workload.tuning({"loaders": 0, **tuning})
+    values, tuned = workload.values(params), tuning_of(workload, {"loaders": 0, **tuning})
     return prepared(
         Case("data_loading", device, "torch", "fp32", None, 1, 4, values, None, tuned), seed
     )

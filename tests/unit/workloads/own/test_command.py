@@ -13,7 +13,7 @@ from checking import fails_with
 from workbench.contract import Case, Setup, WorkloadError
 from workbench.process import children
 from workbench.records.code import CodeFacts
-from workbench.worker.block import run_block, warm_up
+from workbench.worker.block import Prepared, run_block, warm_up
 from workbench.worker.code import COMMAND
 from workbench.worker.worker import Worker
 from workloads.own import command
@@ -199,7 +199,8 @@ def test_each_sample_is_a_whole_run(task_of) -> None:
     task = task_of("-c pass")
     warmed = warm_up(task, latency=False, seconds=0.05)
     assert warmed.iterations == 1
-    found = run_block(task, iterations=1, step_s=warmed.step_s, seconds=0.0, min_samples=1)
+    ready = Prepared(task, warmed, latency=False)
+    found = run_block(ready, seconds=0.0, min_samples=1, settle_s=0.0)
     assert found["samples_s"][0] > 1e-3
 
 
