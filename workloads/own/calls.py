@@ -149,7 +149,8 @@ class Run:
     optimizers: list[Any] = field(default_factory=list)  # those that made a step, or exist if cut
     failure: Any = None  # the WorkloadError that says how it failed
     backwards: int = 0  # backward passes
-    updates: Counter[int] = field(default_factory=Counter)  # steps by the id of the optimizer
+    updates: int = 0  # steps of optimizers, without those that share their backward passes
+    _updated: int = -1  # backward passes before the latest step
     # Name of a module and "Class.method" that called it: whether that class is the larger module.
     _callers: dict[tuple[str, str], bool] = field(default_factory=dict)
     _shared: set[str] = field(default_factory=set)  # classes of more modules than INSTANCES
@@ -227,12 +228,11 @@ class Run:
 
     @property
     def passes(self) -> list[str]:
-        """A note if it makes more backward passes than optimizer steps: it accumulates gradients,
-        or trains two modules against each other."""
-        steps = max(self.updates.values(), default=0)  # two optimizers may share a backward pass
-        if not self.optimizers or self.backwards < 1.2 * steps + 1:
+        """A note if it makes more backward passes than optimizer steps: it accumulates
+        gradients."""
+        if not self.optimizers or self.backwards < 1.2 * self.updates + 1:
             return []
-        each = f"{self.backwards / steps:.2g}" if steps else f"over {self.backwards}"
+        each = f"{self.backwards / self.updates:.2g}" if self.updates else f"over {self.backwards}"
         made = f"the script makes {each} backward passes per optimizer step"
         return [f"{made}; a raced step makes one"]
 
@@ -249,7 +249,8 @@ class Run:
 
     def _note_step(self, optimizer: Any, *_: object) -> None:
         self._stop_following()
-        self.updates[id(optimizer)] += 1
+        self.updates += self.backwards > self._updated
+        self._updated = self.backwards
         if optimizer not in self.optimizers:  # they compare by identity
             self.optimizers.append(optimizer)
 
