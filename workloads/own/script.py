@@ -265,7 +265,8 @@ def _restore(settings: dict[Callable[[Any], Any], Any], ran: Run) -> None:
 def choose(ran: Run, name: str = "") -> Called:
     """The module called `name`, or else the one with the largest share of the script's time; in a
     training it is one that is trained, else one with weights: losses, metrics and transforms of
-    images are modules too.  A part of another one comes last (`_is_part`).
+    images are modules too.  A part of one that is called as often comes
+    last: YOLO calls its parts once when it is built, and a first call may take longest.
 
     WorkloadError: `bad_target` if none has that name, `bad_input` if only torch.func calls it or if
     its inputs belong to its own modules, `unsupported` if they cannot be copied.
@@ -275,8 +276,11 @@ def choose(ran: Run, name: str = "") -> Called:
         seen = ", ".join(module.name for module in ran.modules)
         raise WorkloadError(f"the script calls no {name!r}; it calls {seen}", code="bad_target")
 
+    within = {} if ran.follows else _parts(found)
+
     def rank(called: Called) -> tuple[bool, bool, bool, float]:
-        is_own = ran.follows or not _is_part(called, found)
+        keys = id(called.module), type(called.module)
+        is_own = called.calls > max(within.get(key, -1) for key in keys)
         return ran.trains(called), bool(called.module.state_dict()), is_own, called.seconds
 
     chosen = max(found, key=rank)
@@ -299,14 +303,16 @@ def choose(ran: Run, name: str = "") -> Called:
     return chosen
 
 
-def _is_part(called: Called, others: Sequence[Called]) -> bool:
-    """Whether a module that is called as often has it, or another of its class, as a part.  YOLO
-    calls its parts once when it is built, and a first call may take longest."""
-    module, kind = called.module, type(called.module)
-    is_torchs = kind.__module__.startswith("torch.nn.")
-    larger = (each.module.modules() for each in others if each.calls >= called.calls)
-    parts = itertools.chain(*(itertools.islice(all_of, 1, None) for all_of in larger))
-    return any(part is module or (type(part) is kind and not is_torchs) for part in parts)
+def _parts(modules: Sequence[Called]) -> dict[Any, int]:
+    """The most calls of a module that has a part, by the part's id and, but for classes of torch,
+    by its class."""
+    found: dict[Any, int] = {}
+    for each in sorted(modules, key=lambda called: called.calls):
+        for part in itertools.islice(each.module.modules(), 1, None):
+            found[id(part)] = each.calls
+            if not type(part).__module__.startswith("torch.nn."):
+                found[type(part)] = each.calls
+    return found
 
 
 def _exit_of(own: int) -> Any:
