@@ -35,8 +35,8 @@ PICKLES = (".pt", ".pth")
 MOST = 64  # combinations of the values of --over in one race
 TARGETS = {TORCH: "package.module:build, script.py, or model.pt2", FUNCTION: "package.module:work"}
 QUOTED = re.compile(r"""'[^']*'|"[^"]*"|\\.""")
-# Syntax that only a shell understands.
-SHELL = re.compile(r"(?<!\S)(&&?|\|\|?|[12&]?>\S*|<\S*)(?!\S)|;(?!\S)|(?<!\S)~(?=/)|\$[\w{(]\w*")
+# Syntax that only a shell understands; & and ; inside a word may belong to an address.
+SHELL = re.compile(r"(?<!\S)&(?!\S)|\S*(&&|[|<>])\S*|;(?!\S)|(?<!\S)~(?=/)|\$[\w{(]\w*")
 _NAME = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 _MODULE_AND_NAME = re.compile(f"{_NAME}:{_NAME}")
 
@@ -239,7 +239,8 @@ def parse_over(texts: Sequence[str], command: str) -> dict[str, list[str]]:
     syntax = SHELL.search(plain)
     if found := syntax[0] if syntax else next(matched, None):
         why = "commands run without a shell"
-        raise ValueError(f"--command: {why}, so write `sh -c '...'` around {found!r}")
+        way = f"write `sh -c '...'` around {found!r}, or quote it as text"
+        raise ValueError(f"--command: {why}, so {way}")
     names = placeholders(" ".join(words))
     axes: dict[str, list[str]] = {}
     for text in texts:

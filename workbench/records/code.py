@@ -65,7 +65,7 @@ class CodeFacts(msgspec.Struct, frozen=True):
     data: str | None = None  # "dataset" or "loader" of a training, if processes may load it
     # Arguments of a training's own loss.
     loss: Literal["output", "output, batch", "output, batch[-1]"] | None = None
-    calls: int = 1  # how often a step of a training calls the module
+    calls: int = 1  # calls of modules in a step of a training
     impossible: dict[str, str] = {}  # mode of a training, or "fused on cpu", to why it cannot start
     compiled: bool = False  # the code uses torch.compile, which the race undoes
     notes: list[str] = []  # sentences about peculiarities of the code and how they are handled

@@ -23,8 +23,7 @@ from workbench.worker.libraries import torch
 
 from .circumstances import circumstances, modal_parts
 from .feeding import Fed, noted
-from .losses import RETURNED, Tape
-from .steps import STEP, step_of, stepping
+from .losses import Tape
 from .tree import Example, tensors, unwrapped, without_parallel
 
 INSTANCES = 8  # most per class with records of their own; a program may make one for every call
@@ -53,11 +52,9 @@ class Called:
     counts: Counter[str] = field(default_factory=Counter)  # calls by shapes
     loss: Any = None  # a FollowedLoss, and the tensors that it took besides the output
     given: Any = None
-    earlier: Sequence[Example] = ()  # inputs of the earlier calls that the loss uses
-    no_loss: str = ""  # why it has none
+    joined: Any = None  # a module that makes all calls from which its loss comes
     fed: Sequence[Fed] = ()  # the latest batches of DataLoaders before the call of the example
     caller: str = ""  # latest method of a larger module that called it: "Agent.act"
-    whole: "Called | None" = None  # the training step that called it
     _circumstances: Counter[str] = field(default_factory=Counter)  # calls, as "in training mode"
     _kept: str = ""  # shapes of the example
     _latest: str = ""  # shapes of the latest call
@@ -68,6 +65,10 @@ class Called:
     def shapes(self) -> list[str]:
         """The shapes of its inputs, such as "8x3x32x32, mask=8x1", the most frequent first."""
         return [shapes for shapes, _ in self.counts.most_common(SHAPES)]
+
+    @property
+    def raced(self) -> Any:
+        return self.joined or self.module
 
     @functools.cached_property
     def _modal(self) -> list[Any]:
@@ -85,7 +86,7 @@ class Called:
         is_forward = self.caller.endswith(".forward")
         how = "call the module itself" if is_forward else "name a builder to race all of it"
         larger = f"the script calls {self.caller}, of which only {self.name} races"
-        return [f"{larger}: {how}"] if self.caller else []
+        return [f"{larger}: {how}"] if self.caller and self.joined is None else []
 
     def begin(
         self, example: Example, called: Any, fed: Sequence[Fed] = (), *, follows: bool = False
@@ -118,12 +119,11 @@ class Called:
         """Whether a loss of the latest call should be kept."""
         return self.loss is None or self.counts[self._latest] > self.counts[self._kept]
 
-    def judge(self, loss: Any, given: Any, calls: Sequence[Any]) -> None:
-        """Keep a loss with its `calls`, as they were `awaiting`, if their inputs were copied."""
-        if all(calls):
-            self.loss, self.given = loss, given
-            *earlier, (self.example, self._kept, self.fed) = calls
-            self.earlier = [example for example, *_ in earlier]
+    def judge(self, loss: Any, given: Any, call: Any, joined: Any = None) -> None:
+        """Keep a loss with its call, as it was `awaiting`, if its inputs were copied."""
+        if call and self.awaits_loss:
+            self.loss, self.given, self.joined = loss, given, joined
+            self.example, self._kept, self.fed = call
 
     def _is_larger(self, example: Example) -> bool:
         """Whether it has at least twice the values of the kept example: growing inputs would
@@ -149,12 +149,11 @@ class Run:
     optimizers: list[Any] = field(default_factory=list)  # those that made a step, or exist if cut
     failure: Any = None  # the WorkloadError that says how it failed
     backwards: int = 0  # backward passes
-    updates: Counter[int] = field(default_factory=Counter)  # steps by the id of the optimizer
+    updates: int = 0  # steps of optimizers, without those that share their backward passes
     # Name of a module and "Class.method" that called it: whether that class is the larger module.
     _callers: dict[tuple[str, str], bool] = field(default_factory=dict)
     _shared: set[str] = field(default_factory=set)  # classes of more modules than INSTANCES
-    # Training steps and the first modules that they call, by the id of the module with the step.
-    _wholes: dict[int, tuple[Called, Called]] = field(default_factory=dict)
+    _updated: int = -1  # backward passes before the latest step
     _thread: threading.local = field(default_factory=threading.local)
 
     @contextmanager
@@ -209,7 +208,6 @@ class Run:
             torch.nn.Module.__call__, torch.autograd.backward = original, backward
             hook.remove()
             self._stop_following()
-            self._add_wholes()
             self._note_gradients()  # compiled steps were not watched
             signal.signal(signal.SIGALRM, handler)
 
@@ -219,7 +217,7 @@ class Run:
 
     def optimizers_of(self, called: Called) -> list[tuple[Any, set[int]]]:
         """The optimizers of its weights, the latest first, each with the ids of those weights."""
-        own, found = {id(weight) for weight in called.module.parameters()}, []
+        own, found = {id(weight) for weight in called.raced.parameters()}, []
         for each in reversed(self.optimizers):
             held = own & {id(x) for group in each.param_groups for x in group["params"]}
             found += [(each, held)] if held else []
@@ -227,12 +225,10 @@ class Run:
 
     @property
     def passes(self) -> list[str]:
-        """A note if it makes more backward passes than optimizer steps: it accumulates gradients,
-        or trains two modules against each other."""
-        steps = max(self.updates.values(), default=0)  # two optimizers may share a backward pass
-        if not self.optimizers or self.backwards < 1.2 * steps + 1:
+        """A note if it makes more backward passes than optimizer steps, as gradients add up."""
+        if not self.optimizers or self.backwards < 1.2 * self.updates + 1:
             return []
-        each = f"{self.backwards / steps:.2g}" if steps else f"over {self.backwards}"
+        each = f"{self.backwards / self.updates:.2g}" if self.updates else f"over {self.backwards}"
         made = f"the script makes {each} backward passes per optimizer step"
         return [f"{made}; a raced step makes one"]
 
@@ -249,7 +245,8 @@ class Run:
 
     def _note_step(self, optimizer: Any, *_: object) -> None:
         self._stop_following()
-        self.updates[id(optimizer)] += 1
+        self.updates += self.backwards > self._updated
+        self._updated = self.backwards
         if optimizer not in self.optimizers:  # they compare by identity
             self.optimizers.append(optimizer)
 
@@ -278,30 +275,6 @@ class Run:
             self._callers[key] = is_larger or method == "forward"
         called.caller = name if self._callers[key] else called.caller
 
-    def _note_whole(self, frame: FrameType, called: Called) -> None:
-        """Note the training step that makes a call of one of its modules."""
-        found = step_of(frame)
-        if found is None:
-            return
-        owner, inputs = found
-        if id(owner) not in self._wholes:
-            if len(self._wholes) == INSTANCES:
-                return
-            name = f"{type(owner).__name__}.{STEP}"
-            self._wholes[id(owner)] = Called(name, stepping(owner)), called
-        called.whole, first = self._wholes[id(owner)]
-        if called is first:
-            called.whole.calls += 1
-            called.whole.begin(inputs, owner, self._fed, follows=True)
-
-    def _add_wholes(self) -> None:
-        """Add the training steps whose loss comes from more than the output of one module."""
-        for whole, _ in self._wholes.values():
-            parts = [each for each in self.modules if each.whole is whole]
-            if any(each.no_loss for each in parts) and not any(each.loss for each in parts):
-                whole.seconds, whole.loss = sum(each.seconds for each in parts), RETURNED
-                self.modules.append(whole)
-
     def _stop(self, *_: object) -> None:
         if not self.cut:  # a call that compiles may be cut before the first step of an optimizer
             kind = torch.optim.Optimizer
@@ -326,18 +299,18 @@ class Run:
         began, around = time.perf_counter(), getattr(self._thread, "inside", None)
         self._thread.inside = self.follows or _has_weights(module)
         try:
-            called = self._record(unwrapped(without_parallel(unwrapped(module))))
+            inner = unwrapped(without_parallel(unwrapped(module)))
+            called = self._record(inner)
             called.calls += 1
             self._note_caller(sys._getframe(2), called)
             tape, fed = self._tape_for(module), self._fed
             if tape is not None:
                 tape.activate(on=False)
-            depends = False  # on the output of another call; a call may put its own into its inputs
+            step = None
             with suppress(Exception):  # inputs that cannot be copied are no fault of the program
-                depends = any(x.grad_fn is not None for x in example.tensors().values())
                 called.begin(example, module, fed, follows=tape is not None)
                 if tape is not None:
-                    self._note_whole(sys._getframe(2), called)
+                    step = tape.place(called, inner, example)
             _synchronize()
             ready = time.perf_counter()
             self.seconds -= ready - began
@@ -348,7 +321,7 @@ class Run:
                 called.seconds += time.perf_counter() - ready
             if tape is not None:
                 with suppress(Exception):  # results that are no tensors
-                    tape.begin(called, result, depends=depends)
+                    tape.begin(called, step, result)
             return result
         finally:
             self._thread.inside = around

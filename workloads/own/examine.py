@@ -100,13 +100,13 @@ def _called(code: Code, subject: Subject, notes: list[str]) -> dict[str, Any]:
         batch = None  # such as images in a list, whose first axis is the colours
     facts |= {"batch": batch, "checks": subject.part("check") is not None}
     found = reference(code, batch, facts["guard"])
-    facts["reference"] = "" if found.why_useless else found.source
+    facts["reference"] = found.source if found.seeded or not found.why_useless else ""
     facts["floor"] = max(found.floors)
     if found.holed:
         notes.append(f"NaN in its outputs ({listed(found.holed, 2)}) is not compared")
     facts["nondeterministic"] = found.varies
     if found.varies:
-        notes.append(f"two fresh copies differ, {_consequence(found, facts['checks'])}")
+        notes.append(f"two fresh copies differ, {_consequence(found)}")
         remedy = "pass training=self.training to F.dropout"
         remedy = "call eval() before torch.export" if subject.is_graph else remedy
         notes.append(f"if dropout makes the copies differ, {remedy}")
@@ -115,13 +115,13 @@ def _called(code: Code, subject: Subject, notes: list[str]) -> dict[str, Any]:
     return facts
 
 
-def _consequence(found: Reference, has_check: bool) -> str:
+def _consequence(found: Reference) -> str:
     """The consequence of a difference between equal calls for the check of candidates."""
     loose = [name for place, name in enumerate(found.names) if place not in found.steady]
     if not loose:
         return "so its error limit includes that difference"
-    if not found.steady:
-        return "so that " + ("only its check counts" if has_check else "no candidate is checked")
+    if len(found.seeded) == len(loose):
+        return f"so {listed(loose, 2)} counts only in calls that draw the same numbers"
     return f"so that {listed(loose, 2)} cannot be compared"
 
 

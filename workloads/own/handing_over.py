@@ -7,7 +7,6 @@ import itertools
 import json
 import pickle
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,12 +29,14 @@ MOST_DATA = 1 << 30  # bytes
 def given(chosen: Called, ran: Run, code: Code) -> tuple[Any, Any, SimpleNamespace]:
     """The module, its inputs and the parts of its training; the last input is that of a followed
     loss."""
-    module = uncompiled(without_mixed_forward(chosen.module))
     inputs, parts = chosen.example, SimpleNamespace()
     assert inputs is not None  # others are not chosen
-    if chosen.earlier:
-        module, inputs = _together(module, [*chosen.earlier, inputs])
-        parts.calls = len(inputs.args)
+    if chosen.joined is None:
+        module = uncompiled(without_mixed_forward(chosen.module))
+    else:
+        module, parts.calls = chosen.joined, chosen.joined.calls
+        for part in module.inner:
+            uncompiled(without_mixed_forward(part))
     example = inputs
     if code.train:
         if chosen.loss is not None and not chosen.loss.is_returned:
@@ -51,18 +52,6 @@ def given(chosen: Called, ran: Run, code: Code) -> tuple[Any, Any, SimpleNamespa
     return module, example, parts
 
 
-def _together(module: Any, calls: Sequence[Example]) -> tuple[Any, Example]:
-    """A module that makes several calls of `module` and returns the list of their outputs."""
-
-    class Together(torch.nn.Module):  # type: ignore[misc]  # torch is not followed
-        def forward(self, *calls: Any) -> list[Any]:
-            return [self.inner(*args, **named) for args, named in calls]
-
-    made = Together()
-    made.inner, made.training = module, module.training
-    return made, Example(tuple((each.args, each.kwargs) for each in calls), {})
-
-
 def hand_over(chosen: Called, ran: Run, code: Code) -> str | None:
     """Write what is `given`, with the most frequent inputs, to `code.folder` for other processes.
 
@@ -70,11 +59,11 @@ def hand_over(chosen: Called, ran: Run, code: Code) -> str | None:
     by name.  Returns why it cannot be handed over, or None.
     """
     folder, is_parametrized = Path(code.folder), torch.nn.utils.parametrize.is_parametrized
-    homes = [home for home in _homes(chosen.module) if home not in (*sys.path, *ran.paths)]
+    homes = [home for home in _homes(chosen.raced) if home not in (*sys.path, *ran.paths)]
     (folder / PATHS).write_text(json.dumps([*ran.paths, *homes]))
     try:
         handed, pickler = given(chosen, ran, code), cloudpickle(code)
-        for kind in {type(each) for each in filter(is_parametrized, chosen.module.modules())}:
+        for kind in {type(each) for each in filter(is_parametrized, chosen.raced.modules())}:
             del kind.__getstate__  # torch's refuses, as others cannot pickle such a class
         loader = vars(handed[2]).pop("loader", None)
         try:

@@ -20,7 +20,7 @@ from ..lab.workload import ModelTask
 from . import examine
 from .reference import Reference, arrays, call, guard, plain_attention, reference
 from .subject import Subject, copied, subject_of
-from .target import user_errors
+from .target import seed_loaded, user_errors
 from .tree import Example, mapped_output
 
 RESIDENT_CALLS = 5
@@ -129,6 +129,7 @@ class ModuleTask(TorchTask):
 
     def check(self) -> Accuracy:
         with user_errors(self.code.name), plain_attention():
+            seed_loaded(self.code.seed)  # for outputs that are random
             output = self._answer()
             answers = list(arrays(output).values())
             if self.check_output is not None:

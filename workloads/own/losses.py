@@ -1,4 +1,4 @@
-"""Follows the output of a module to the loss that a program computes from it.
+"""Follows the outputs of modules to the loss that a program computes from them.
 
 While a TorchFunctionMode is active, torch hands it each call of its functions and methods.  One is
 active from a call of a module until the next one, or until an optimizer makes its step.
@@ -7,15 +7,16 @@ active from a call of a module until the next one, or until an optimizer makes i
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from workbench.worker.libraries import torch
 
-from .tree import tensors, tensors_of_output
+from .tree import Example, tensors, tensors_of_output
 
 MOST_CALLS = 4  # most calls of a module for one loss, since their graphs stay in memory
+UNKNOWN = -1  # number of a tensor that could not be followed
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class At:
 
 @dataclass(frozen=True)
 class Step:
-    """A call of a function of torch."""
+    """A call of a function of torch, or of a module."""
 
     function: Any
     arguments: Any  # positional ones and keywords, with an At for each tensor
@@ -41,11 +42,19 @@ class Step:
 class FollowedLoss:
     """A loss as a program computed it from an output and `given` tensors, such as a target."""
 
-    # Path in the output, or in the list of those of several calls, by the tensor's number.
-    outputs: dict[int, str]
+    outputs: dict[int, str]  # path in the output by the tensor's number
     given: list[int]
     steps: list[Step]
     number: int  # the number of the loss
+    _flattened: list[tuple[Step, list[Any], Any]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        # The steps with their arguments as leaves, since timed calls need them.
+        flat = [(x, *torch.utils._pytree.tree_flatten(x.arguments)) for x in self.steps]
+        object.__setattr__(self, "_flattened", flat)
+
+    def __reduce__(self) -> Any:  # torch warns when it loads a pickled structure
+        return FollowedLoss, (self.outputs, self.given, self.steps, self.number)
 
     def __call__(self, output: Any, given: Sequence[Any]) -> Any:
         from torch.utils._pytree import tree_unflatten
@@ -58,16 +67,8 @@ class FollowedLoss:
             args, named = tree_unflatten(placed, structure)
             with torch.set_grad_enabled(step.has_gradients):
                 result = step.function(*args, **named)
-            known |= zip(step.makes, tensors(result).values(), strict=True)
+            known |= zip(step.makes, tensors_of_output(result).values(), strict=True)
         return known[self.number]
-
-    @cached_property
-    def _flattened(self) -> list[tuple[Step, list[Any], Any]]:
-        """The steps with their arguments as leaves, since timed calls need them.  They are not
-        pickled, since torch warns when it loads a pickled structure."""
-        from torch.utils._pytree import tree_flatten
-
-        return [(step, *tree_flatten(step.arguments)) for step in self.steps]
 
     @property
     def is_returned(self) -> bool:
@@ -78,8 +79,23 @@ class FollowedLoss:
 RETURNED = FollowedLoss({0: ""}, [], [], 0)  # the whole output
 
 
+def joined(loss: FollowedLoss, modules: Sequence[Any], weights: Sequence[Any]) -> Any:
+    """A module that takes what is given, makes the calls of `modules` for a loss and returns it;
+    the loss takes these `weights` by themselves."""
+
+    class Joined(torch.nn.Module):  # type: ignore[misc]  # torch is not followed
+        def forward(self, *given: Any) -> Any:
+            return self.loss((), [*given, *self.weights])
+
+    made = Joined()
+    made.loss, made.inner = loss, torch.nn.ModuleList(modules)
+    made.weights = torch.nn.ParameterList(weights)
+    made.calls = sum(isinstance(step.function, torch.nn.Module) for step in loss.steps)
+    return made
+
+
 class Tape:
-    """The calls of functions on what comes from the output of a module, since it returned."""
+    """The calls of modules, and those of functions on what comes from their outputs."""
 
     def __init__(self) -> None:
         self._mode = _mode(self)
@@ -88,36 +104,67 @@ class Tape:
     def _clear(self) -> None:
         self._alive: list[Any] = []  # tensors by number; others must not get their ids
         self._numbers: dict[int, int] = {}  # by id
-        # A module, the number of its call and the path in the output.
-        self._origins: dict[int, tuple[Any, int, str]] = {}
-        self._calls: dict[int, list[Any]] = {}  # the inputs of a module's calls, by its id
-        self._is_judged = False  # whether a backward pass has begun
+        # A module, the inputs of its call, as they were `awaiting`, and the path in the output.
+        self._origins: dict[int, tuple[Any, Any, str]] = {}
+        self._judged: set[int] = set()  # numbers of what a backward pass has used
         self._followed: set[int] = set()  # numbers of what comes from an output
         self._given: dict[int, Any] = {}  # constants, since they have no gradients
-        self._foreign: set[int] = set()  # weights, and what could not be followed
+        self._weights: dict[int, Any] = {}  # parameters that a loss takes by themselves
+        self._dependent: set[int] = set()  # outputs of calls that take more than constants
+        self._foreign = {UNKNOWN}
         self._steps: list[Step] = []
 
-    def begin(self, called: Any, output: Any, *, depends: bool) -> None:
-        """Follow the output of a module, if its loss is wanted, or that of another is; `depends`:
-        its inputs come from weights."""
-        earlier = self._calls.get(id(called), ())
-        if earlier and (self._is_judged or len(earlier) == MOST_CALLS):
+    def place(self, called: Any, module: Any, example: Example) -> Step | None:
+        """A call before it can change its inputs; None if neither its loss is wanted nor that of
+        another."""
+        from torch.utils._pytree import tree_leaves, tree_map_only
+
+        earlier = sum(step.function is module for step in self._steps)
+        if earlier == MOST_CALLS:
             self._clear()
+        elif earlier:
+            self._clear_if_judged()
+        if not (called.awaits_loss or self._origins) or not torch.is_grad_enabled():
+            return None
+        place, inputs = cache(self._placed_input), (example.args, example.kwargs)
+        placed = tree_map_only(torch.Tensor, place, inputs)
+        takes = {place(each).number for each in example.tensors().values()}
+        leaves = [each.number for each in tree_leaves(placed) if isinstance(each, At)]
+        if called.module is not module or not takes <= set(leaves):  # an object holds some
+            takes.add(UNKNOWN)
+        return Step(module, placed, takes, [], set(), True)
+
+    def _placed_input(self, tensor: Any) -> At:
+        """Inputs without gradients are constants, even where they come from an output."""
+        if tensor.grad_fn is not None or isinstance(tensor, torch.nn.Parameter):
+            return At(self._taken(tensor))
+        self._alive.append(tensor)
+        self._given[number := len(self._alive) - 1] = _constant(tensor)
+        return At(number)
+
+    def begin(self, called: Any, step: Step | None, output: Any) -> None:
+        """Follow the output of a call."""
         found = tensors_of_output(output)
-        is_wanted = called.awaits_loss or self._origins
-        if is_wanted and any(tensor.requires_grad for tensor in found.values()):
-            calls = self._calls.setdefault(id(called), [])
-            own = {self._number(x): (called, len(calls), path) for path, x in found.items()}
-            calls.append(called.awaiting)
+        if step is not None and any(tensor.requires_grad for tensor in found.values()):
+            own = {self._number(x): (called, called.awaiting, path) for path, x in found.items()}
             self._origins |= own
-            if depends:
-                self._foreign |= own.keys()  # a step is more than this call
+            if step.takes - self._given.keys() - {UNKNOWN}:
+                self._dependent |= own.keys()
+            step.makes.extend(map(self._number, found.values()))
+            self._steps.append(step)
         self._followed |= self._origins.keys()
         self.activate(on=bool(self._origins))
 
     def stop(self) -> None:
         self.activate(on=False)
-        self._clear()
+        self._clear_if_judged()
+
+    def _clear_if_judged(self) -> None:
+        """Start anew once each call has a loss: that of a generator may come after the step of its
+        discriminator."""
+        calls = (step for step in self._steps if isinstance(step.function, torch.nn.Module))
+        if all(self._judged.intersection(step.makes) for step in calls):
+            self._clear()
 
     def activate(self, *, on: bool) -> None:
         """Put the mode below those of the program, which takes its own from the top, but above that
@@ -147,12 +194,14 @@ class Tape:
         return result
 
     def _placed(self, args: Any, named: Any) -> tuple[Any, list[tuple[Any, int]]]:
-        """The arguments with an At for each tensor, None if none comes from an output; and the
-        tensors with their versions."""
+        """The arguments with an At for each tensor, None if none comes from an output or is a
+        weight; and the tensors with their versions."""
         from torch.utils._pytree import tree_leaves, tree_map_only
 
         found = [x for x in tree_leaves((args, named)) if isinstance(x, torch.Tensor)]
-        if self._followed.isdisjoint(self._numbers.get(id(x)) for x in found):
+        is_new = self._followed.isdisjoint(self._numbers.get(id(x)) for x in found)
+        weights = torch.nn.Parameter if torch.is_grad_enabled() else ()  # else an update of them
+        if is_new and not any(isinstance(x, weights) for x in found):
             return None, []
         before = [(x, x._version) for x in found]
         return tree_map_only(torch.Tensor, lambda x: At(self._taken(x)), (args, named)), before
@@ -160,10 +209,12 @@ class Tape:
     def _taken(self, tensor: Any) -> int:
         is_new = id(tensor) not in self._numbers
         number = self._number(tensor)
-        if is_new and tensor.requires_grad:
+        if is_new and not tensor.requires_grad:
+            self._given[number] = _constant(tensor)
+        elif is_new and isinstance(tensor, torch.nn.Parameter):
+            self._weights[number] = tensor
+        elif is_new:
             self._foreign.add(number)
-        elif is_new:  # on the CPU, since a GPU may lack room for it
-            self._given[number] = tensor.detach().to("cpu", copy=True)
         return number
 
     def _number(self, tensor: Any) -> int:
@@ -176,8 +227,10 @@ class Tape:
         made = list(tensors(result).values())
         changed = [x for x, version in taken if x._version != version]
         changed += [x._base for x in changed if id(x._base) in self._numbers]
-        if made or changed:
-            takes, changes = {self._number(x) for x, _ in taken}, set(map(self._number, changed))
+        takes = {self._number(x) for x, _ in taken}
+        is_followed = not takes.isdisjoint(self._followed) or any(x.requires_grad for x in made)
+        if is_followed and (made or changed):
+            changes = set(map(self._number, changed))
             makes = list(map(self._number, made))
             self._followed.update(makes, changes)
             grad = torch.is_grad_enabled()
@@ -186,36 +239,53 @@ class Tape:
                 self._numbers[id(made[0])] = self._number(taken[0][0])  # the loss that it scales
 
     def judge(self, loss: Any) -> None:
-        """Hand the loss to the module from whose output it was computed.  The others get a reason,
-        as it does where that was not all."""
-        self._is_judged = True
-        needed, steps = {self._numbers.get(id(loss), -1)}, list[Step]()
+        """Hand the loss to the module from whose call it comes, if all could be followed; to those
+        of several calls, with a module that makes all of them."""
+        number = self._numbers.get(id(loss), UNKNOWN)
+        needed, steps = self._needed_for(number, through=False)
+        origins = {n: origin for n, origin in self._origins.items() if n in needed}
+        calls = {(id(called), id(call)) for called, call, _ in origins.values()}
+        beyond = self._foreign | self._dependent | self._weights.keys()
+        is_one = len(calls) == 1 and needed.isdisjoint(beyond)
+        if not is_one:
+            needed, steps = self._needed_for(number, through=True)
+            origins = {n: origin for n, origin in self._origins.items() if n in needed}
+        if not origins or not needed.isdisjoint(self._foreign):
+            self._judged.update(range(len(self._alive)))
+            return
+        self._judged |= needed
+        given = {n: x for n, x in self._given.items() if n in needed}
+        parts = {id(called): (called, call) for called, call, _ in origins.values()}.values()
+        if is_one:
+            ((called, call),) = parts
+            paths = {n: path for n, (*_, path) in origins.items()}
+            followed = FollowedLoss(paths, list(given), steps, number)
+            called.judge(followed, list(given.values()), call)
+            return
+        weights = {n: x for n, x in self._weights.items() if n in needed}
+        followed = FollowedLoss({}, [*given, *weights], steps, number)
+        whole = joined(followed, [called.module for called, _ in parts], list(weights.values()))
+        example = Example(tuple(given.values()), {})
+        for called, call in parts:
+            called.judge(RETURNED, (), call and (example, *call[1:]), whole)
+
+    def _needed_for(self, number: int, *, through: bool) -> tuple[set[int], list[Step]]:
+        """The numbers of all that a tensor comes from, and the steps that make it: from the outputs
+        of calls on, or `through` these calls."""
+        needed, steps = {number}, list[Step]()
         for step in reversed(self._steps):
-            if needed & {*step.makes, *step.changes}:
+            is_in = through or not isinstance(step.function, torch.nn.Module)
+            if is_in and needed & {*step.makes, *step.changes}:
                 needed |= step.takes
                 steps.insert(0, step)
                 if not step.has_gradients and any(self._alive[n].requires_grad for n in step.makes):
                     self._foreign.update(step.makes)  # it was inside an autograd.Function
-        origins = {n: origin for n, origin in self._origins.items() if n in needed}
-        names = " and ".join(dict.fromkeys(called.name for called, *_ in origins.values()))
-        for each in {id(called): called for called, *_ in self._origins.values()}.values():
-            own = {n: origin[1:] for n, origin in origins.items() if origin[0] is each}
-            if len(own) < len(origins):
-                only = f"the output of {names}, not of {each.name} alone"
-                each.no_loss = f"the script computes its loss from {only}"
-            elif not own or needed & self._foreign:
-                more = "from weights, other outputs or functions that --train cannot follow"
-                each.no_loss = f"the script computes the loss of {each.name} also {more}"
-            elif each.awaits_loss:
-                given = {n: x for n, x in self._given.items() if n in needed}
-                calls = sorted({call for call, _ in own.values()})
-                outputs = {
-                    n: path if len(calls) == 1 else f"{calls.index(call)}.{path}".rstrip(".")
-                    for n, (call, path) in own.items()
-                }
-                followed = FollowedLoss(outputs, list(given), steps, self._numbers[id(loss)])
-                made = [self._calls[id(each)][call] for call in calls]
-                each.judge(followed, list(given.values()), made)
+        return needed, steps
+
+
+def _constant(tensor: Any) -> Any:
+    """A copy on the CPU, since a GPU may lack room for it."""
+    return tensor.detach().to("cpu", copy=True)
 
 
 def _mode(tape: Tape) -> Any:

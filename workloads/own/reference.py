@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -23,7 +23,7 @@ from workbench.worker.libraries import Array, np, torch
 from .._shared.torch_task import true_fp32
 from ..lab import agreement, samples
 from .subject import Subject, folder_of, subject_of
-from .target import unusable, user_errors
+from .target import seed_loaded, unusable, user_errors
 from .tree import Example, as_array, tensors_of_output
 
 MULTIPLE, LARGER = 2.0, 3.0  # times the error of eager FP32; the larger for reduced precision
@@ -42,6 +42,8 @@ SLOW_COST = 80.0  # the same on most GPUs: up to 64 units of FP32 for one of flo
 HALF_RATE = (6, 0), (7, 0), (8, 0), (9, 0), (10, 0)  # compute capabilities with only two for one
 KEPT = "reference.pickle"
 GUARDS = ("inference_mode", "no_grad", "enable_grad")
+DRAWN = "eager that draws the same numbers"
+OTHER_NUMBERS = "not checked: its random numbers or its results differ from those of eager"
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class Reference:
     source: str
     reduced: float = REDUCED  # tolerance of precisions that TOLERANCES does not have
     varies: bool = False  # whether equal calls differ
+    # By place: outputs that agree only between calls which draw the same numbers, from the seed.
+    seeded: dict[int, Array] = field(default_factory=dict)
 
     @property
     def steady(self) -> list[int]:
@@ -93,14 +97,17 @@ class Reference:
         if len(answers) != len(self.outputs):
             text = f"it returns {len(answers)} tensors where eager returns {len(self.outputs)}"
             raise WorkloadError(text, code="wrong_result")
-        found = agreement.compare(self.names, [answers], [self.outputs], parts)
-        if why := self.why_useless:
+        expected = [self.seeded.get(n, each) for n, each in enumerate(self.outputs)]
+        found = agreement.compare(self.names, [answers], [expected], parts)
+        if not self.seeded and (why := self.why_useless):
             return Accuracy.uncompared(f"not checked: {why}")
         allowed = rounded or [0.0] * len(answers)
-        pairs = [
-            (found[n].relative_error, self._limit(code, precision, n) + allowed[n])
-            for n in self.steady
-        ]
+        limits = [self._limit(code, precision, n) + more for n, more in enumerate(allowed)]
+        pairs = [(each.relative_error, limit) for each, limit in zip(found, limits, strict=True)]
+        same = [n for n in self.seeded if pairs[n][0] <= limits[n]]
+        pairs = [pairs[n] for n in (*self.steady, *same)]
+        if not pairs:
+            return Accuracy.uncompared(OTHER_NUMBERS)
         error, limit = max(pairs, key=lambda pair: pair[0] / pair[1])
         # Always passed: the advisor times what is over its limit once, and never picks it.
         return Accuracy("relative_error", error, self.source, limit, True, found)
@@ -110,7 +117,8 @@ class Reference:
             return code.max_error
         tolerance = TOLERANCES.get(precision, self.reduced)
         strict = precision in TOLERANCES and self.outputs[place].size >= SMALL
-        return (MULTIPLE if strict else LARGER) * self.floors[place] + tolerance
+        floor = 0.0 if place in self.seeded else self.floors[place]
+        return (MULTIPLE if strict else LARGER) * floor + tolerance
 
 
 def call(module: Any, example: Example, *, within: str = "inference_mode") -> Any:
@@ -179,9 +187,12 @@ def reference(code: Code, batch: int | None, within: str) -> Reference:
 def _computed(subject: Subject, batch: int | None, within: str) -> Reference:
     example = subject.example(batch)
 
-    def answers() -> dict[str, Array]:
+    def answers(seed: int | None = None) -> dict[str, Array]:
         with user_errors(subject.name):
-            return arrays(call(subject.copy(), example, within=within))
+            module = subject.copy()
+            if seed is not None:
+                seed_loaded(seed)
+            return arrays(call(module, example, within=within))
 
     eager, state, began = answers(), torch.get_rng_state(), time.perf_counter()
     again, took_s = answers(), time.perf_counter() - began
@@ -198,15 +209,22 @@ def _computed(subject: Subject, batch: int | None, within: str) -> Reference:
     own = errors(list(again.values()), outputs)
     for _ in range(DRAWS if draws and DRAWS * took_s < DRAWS_SHARE * subject.code.seconds else 0):
         own = [*map(max, own, errors(list(answers().values()), outputs))]
-    varies = max(own) > SAME
+    varies, seeded = max(own) > SAME, dict[int, Array]()
+    if max(own) > MOST_FLOOR:
+        drawn, same = (list(answers(subject.code.seed).values()) for _ in range(2))
+        pairs = enumerate(zip(own, errors(same, drawn), strict=True))
+        seeded = {n: drawn[n] for n, (apart, off) in pairs if apart > MOST_FLOOR and off <= SAME}
+    if len(seeded) == len(outputs):
+        return Reference(names, outputs, own, DRAWN, varies=True, seeded=seeded)
+    source = "eager as written"
     if affords_float64(subject.code, took_s):
         exact = _in_float64(subject, example, within, eager)
         with suppress(WorkloadError):  # raised where a value is finite in float64 alone
             found = errors(outputs, exact)
             if exact and all(map(math.isfinite, found)):
                 floors = [*map(max, found, own)]
-                return Reference(names, exact, floors, "eager in float64", varies=varies)
-    return Reference(names, outputs, own, "eager as written", varies=varies)
+                source, outputs, own = "eager in float64", exact, floors
+    return Reference(names, outputs, own, source, varies=varies, seeded=seeded)
 
 
 def affords_float64(code: Code, call_s: float) -> bool:

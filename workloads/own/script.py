@@ -19,6 +19,7 @@ from workbench.contract import WorkloadError
 from workbench.process import children
 from workbench.process.children import log_tail
 from workbench.text.sanitize import shown
+from workbench.text.units import listed
 from workbench.worker.code import MODULES, Code
 from workbench.worker.failures import STYLES
 from workbench.worker.libraries import torch
@@ -27,7 +28,6 @@ from workbench.worker.serve import LOG, log_error
 from .._shared.torch_task import end_compilers
 from .calls import Called, Run, TimeUp
 from .handing_over import given, hand_over, received
-from .steps import STEP
 from .target import NO_CUDA_MARKS, flush_at_exit, flush_files, in_one_line, unusable
 from .tree import Example
 
@@ -104,28 +104,31 @@ def _others(chosen: Called, ran: Run, code: Code) -> list[str]:
     """Notes about what the script does besides calls and steps of the chosen module."""
     file, _, name = code.target.partition("::")
     found = ran.passes if code.train else []
-    if chosen.earlier:
-        count = len(chosen.earlier) + 1
-        found.append(f"a loss comes from {count} calls of {chosen.name}; a raced step makes them")
-    if chosen.name.endswith(f".{STEP}"):
-        found.append(f"the race calls {chosen.name} without its trainer, so that it logs nothing")
+    names, others = chosen.name, [each for each in ran.modules if each is not chosen]
+    if chosen.joined is not None:
+        inner, count = {*chosen.joined.inner}, chosen.joined.calls
+        names = listed([each.name for each in ran.modules if each.module in inner])
+        found.append(f"a loss comes from {count} calls of {names}; a raced step makes them")
+        others = [each for each in others if each.joined is not chosen.joined]
+    if apart := [each.name for each in others if each.loss is not None]:
+        found.append(f"the script trains {listed(apart, 2)} in other steps, which do not race")
     held = [weights for _, weights in ran.optimizers_of(chosen)]
     if code.train and any(weights - held[0] for weights in held):
         latest = "in a raced step the latest updates all of it"
-        found.append(f"several optimizers each update a part of {chosen.name}; {latest}")
+        found.append(f"several optimizers each update a part of {names}; {latest}")
     weighty = [each for each in ran.modules if each.module.state_dict()]
     most = max(weighty, key=lambda each: each.seconds, default=chosen)
     if not name and most.seconds > LARGER * chosen.seconds > 0:
         ratio = most.seconds / chosen.seconds
         longer = f"{most.name} takes {ratio:.2g}x as long in the script as {chosen.name}"
-        how = " without --train" if code.train and not ran.trains(most) else ""
+        how = " without --train" if code.train and most.loss is None else ""
         found.append(f"{longer}; {file}::{most.name} races it{how}")
     return found
 
 
 def _without_loss(chosen: Called, ran: Run, code: Code) -> WorkloadError:
     """The reason why there is no training step to race, and the remedy."""
-    if not (chosen.no_loss or chosen.has_gradients):
+    if not chosen.has_gradients:
         early = f"before it trained {chosen.name}"
         if ran.failure is not None:
             text = f"the script {ran.failure} {early}"
@@ -134,12 +137,12 @@ def _without_loss(chosen: Called, ran: Run, code: Code) -> WorkloadError:
             hint = "raise --budget, or let it train sooner, by options after --"
             return unusable(f"the script was cut after {ran.limit_s:.3g} s, {early}", hint)
     others = [each.name for each in ran.modules if each.loss is not None]
-    hint = WITH_FORWARD if chosen.no_loss else WITH_LOSS
+    hint = WITH_FORWARD if ran.trains(chosen) else WITH_LOSS
     if others:
         hint = f"race {code.target.partition('::')[0]}::{others[0]}, or {hint}"
-    text = f"--train saw no loss that comes from {chosen.name} alone"
-    text = text if ran.trains(chosen) else f"the script does not train {chosen.name}"
-    return unusable(chosen.no_loss or text, hint)
+    if ran.trains(chosen):
+        return unusable(f"--train cannot follow the script from {chosen.name} to its loss", hint)
+    return unusable(f"the script does not train {chosen.name}", hint)
 
 
 def run(code: Code) -> Run:
@@ -264,8 +267,9 @@ def _restore(settings: dict[Callable[[Any], Any], Any], ran: Run) -> None:
 
 def choose(ran: Run, name: str = "") -> Called:
     """The module called `name`, or else the one with the largest share of the script's time; in a
-    training it is one that is trained, else one with weights: losses, metrics and transforms of
-    images are modules too.  A part of another one comes last (`_is_part`).
+    training it is one that is trained, if possible with a loss, else one with weights: losses,
+    metrics and transforms of images are modules too.  A part of one that is called as often comes
+    last: YOLO calls its parts once when it is built, and a first call may take longest.
 
     WorkloadError: `bad_target` if none has that name, `bad_input` if only torch.func calls it or if
     its inputs belong to its own modules, `unsupported` if they cannot be copied.
@@ -274,10 +278,13 @@ def choose(ran: Run, name: str = "") -> Called:
     if not found:
         seen = ", ".join(module.name for module in ran.modules)
         raise WorkloadError(f"the script calls no {name!r}; it calls {seen}", code="bad_target")
+    within = {} if ran.follows else _parts(found)
 
-    def rank(called: Called) -> tuple[bool, bool, bool, float]:
-        is_own = ran.follows or not _is_part(called, found)
-        return ran.trains(called), bool(called.module.state_dict()), is_own, called.seconds
+    def rank(called: Called) -> tuple[bool, bool, bool, bool, float]:
+        keys = id(called.module), type(called.module)
+        is_own = called.calls > max(within.get(key, -1) for key in keys)
+        has_weights, has_loss = bool(called.module.state_dict()), called.loss is not None
+        return ran.trains(called), has_loss, has_weights, is_own, called.seconds
 
     chosen = max(found, key=rank)
     if chosen.example is None and chosen.transformed:
@@ -299,14 +306,16 @@ def choose(ran: Run, name: str = "") -> Called:
     return chosen
 
 
-def _is_part(called: Called, others: Sequence[Called]) -> bool:
-    """Whether a module that is called as often has it, or another of its class, as a part.  YOLO
-    calls its parts once when it is built, and a first call may take longest."""
-    module, kind = called.module, type(called.module)
-    is_torchs = kind.__module__.startswith("torch.nn.")
-    larger = (each.module.modules() for each in others if each.calls >= called.calls)
-    parts = itertools.chain(*(itertools.islice(all_of, 1, None) for all_of in larger))
-    return any(part is module or (type(part) is kind and not is_torchs) for part in parts)
+def _parts(modules: Sequence[Called]) -> dict[Any, int]:
+    """The most calls of a module that has a part, by the part's id and, but for classes of torch,
+    by its class."""
+    found: dict[Any, int] = {}
+    for each in sorted(modules, key=lambda called: called.calls):
+        for part in itertools.islice(each.module.modules(), 1, None):
+            found[id(part)] = each.calls
+            if not type(part).__module__.startswith("torch.nn."):
+                found[type(part)] = each.calls
+    return found
 
 
 def _exit_of(own: int) -> Any:

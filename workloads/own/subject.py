@@ -11,6 +11,7 @@ import pickle
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import cache, cached_property, partial
 from pathlib import Path
 from types import CellType, FunctionType, MethodType
@@ -244,7 +245,9 @@ class Subject:
 
 
 def _are_equal(one: Any, other: Any) -> bool:
-    return isinstance(one, torch.Tensor) and torch.equal(one.cpu(), other.cpu())
+    with suppress(NotImplementedError):  # as for the types of torchao
+        return isinstance(one, torch.Tensor) and torch.equal(one.cpu(), other.cpu())
+    return False
 
 
 # --save-best copies this into its script, as it does `maker_of`: it needs nothing of ours.

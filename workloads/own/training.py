@@ -26,6 +26,7 @@ from . import handing_over
 from .reference import (
     LARGER,
     MOST_FLOOR,
+    OTHER_NUMBERS,
     SAME,
     TOLERANCES,
     Reference,
@@ -34,13 +35,12 @@ from .reference import (
     errors,
 )
 from .subject import Subject, folder_of, kept, precision_of
-from .target import unusable, user_errors
+from .target import origin, unusable, user_errors
 from .training_parts import TrainingParts, rows_of
 from .tree import mapped
 
 KEPT = "training.pt"  # the batch of the check, and what `computed` found for it
 REDUCED = 0.05  # tolerance of gradients in a reduced precision, and of a single weight's in all
-OTHER_NUMBERS = "not checked: its random numbers or its results differ from those of eager"
 NO_OPTIMIZER = "so torch.optim.AdamW is used with its usual settings"
 ONE_GROUP = "its optimizer has several groups of weights; here all are in one, with its defaults"
 NO_DATA = "so each step has the same inputs, and no step waits"
@@ -314,7 +314,7 @@ def _misfit(task: Training) -> str:
         own = sizes(feed.example)
         task.update(next((each for each in seen if sizes(each) != own), seen[0]))
     except Exception as error:
-        return f"other batches of its DataLoader do not fit ({first_line(error)})"
+        return f"other batches of its DataLoader do not fit ({first_line(origin(error))})"
     return ""
 
 

@@ -11,6 +11,7 @@ from workbench.advisor.own.overview import recommendation
 from workbench.contract import Case
 from workbench.engine import own_exports
 from workbench.engine.model_variants import LATE
+from workbench.export.text import run_text
 from workbench.planning.questions import OwnQuestion
 from workbench.planning.request import Request
 from workbench.records.reason import Reason
@@ -54,6 +55,7 @@ def test_the_answer_is_less_sure_where_int8_forms_had_no_turn() -> None:
         recommendation(report)
     )
     assert report.code.left_out["int8"] == LATE
+    assert run_text(report).count("its INT8 forms and its compiled form") == 1
 
 
 def test_what_the_first_batch_had_no_time_for_is_missing_at_the_next_too() -> None:

@@ -369,6 +369,9 @@ def test_a_folder_that_may_not_be_written_is_refused(tmp_path: Path) -> None:
         ([], "~/venv/bin/python x", "around '~'"),
         ([], "PYTHONPATH=$PWD run", "around '$PWD'"),
         ([], "run <in.txt", "around '<in.txt'"),
+        ([], "run a.py|tee log", "around 'a.py|tee', or quote it as text"),
+        ([], "run>out", "around 'run>out'"),
+        ([], "prepare&&run", "around 'prepare&&run'"),
         ([], "run 'a b' /proc/self/stat*", "around '/proc/self/stat*'"),
     ],
 )
@@ -384,6 +387,8 @@ def test_a_wrong_over_is_one_sentence(over: list[str], command: str, says: str) 
         "sh -c 'a && b > $c'",
         r"find . -exec a \;",
         "cut -d '|' a;b",
+        "curl host/?a=1&b=2",
+        "run 'a>b'",
         "grep a$ x~/y",
         "run '/*' nothing*here",
     ],

@@ -64,14 +64,13 @@ def _legend(facts: CodeFacts, case: Case, question: OwnQuestion) -> list[str]:
     if question.kind == FUNCTION:
         return ["# work: your function; inputs and named: its arguments"]
     named = "; named: its keyword arguments" if facts.named else ""
-    named = " and keywords in each call" if facts.calls > 1 else named
     if case.backend in ONNX_BACKENDS:
         return [f"# {MODEL}: written by --save-best; inputs: the module's arguments{named}"]
     trains = "; optimizer: yours" if question.train else ""
     trains += "; loss: yours" if facts.loss else ""
     trains += "; batch: what it takes" if _takes_batch(facts) else ""
-    steps = any(each.chosen and each.name.endswith(".training_step") for each in facts.modules)
-    model = "a module whose forward calls your training_step" if steps else "your module"
+    returns = question.train and facts.loss is None
+    model = "a module whose forward returns your loss" if returns else "your module"
     return [f"# model: {model}; inputs: its arguments{named}{trains}"]
 
 
@@ -82,7 +81,6 @@ def lines(facts: CodeFacts, case: Case, question: OwnQuestion) -> Lines:
     if question.kind == FUNCTION:
         return _function(facts, case)
     call = "model(*inputs, **named)" if facts.named else "model(*inputs)"
-    call = "[model(*args, **named) for args, named in inputs]" if facts.calls > 1 else call
     if case.backend in ONNX_BACKENDS:
         return _session(facts, case)
     imports = ["import ctypes"] if "keep" in case.mode_words else []

@@ -128,7 +128,10 @@ def _advice(found: Sequence[RankedCandidate], run: RunView) -> Iterator[Fact]:
         yield from listed("why", verdict.reasons[1:] if verdict else ())
         notes = [*report.code.facts.notes, *_steps_note(report), *_unchecked(report)]
         yield from listed("note", dict.fromkeys(notes))
-    yield from _warnings(answer_warnings(verdict) if verdict else (), report)
+    warned = answer_warnings(verdict) if verdict else []
+    if report.code is not None:  # the recommendation names what lacked time
+        warned = [each for each in warned if each.code != "unmeasured"]
+    yield from _warnings(warned, report)
     if verdict is not None and verdict.next_best:
         yield fact("next", subject.brief(verdict.next_best, report))
 

@@ -14,7 +14,7 @@ from own_subject import Subject
 from workbench.advisor.own.snippet import MOVED, ON_DEVICE, snippet
 from workbench.contract import Case
 from workbench.planning.questions import OwnQuestion
-from workbench.records.code import CalledModule, CodeFacts, CodeInput
+from workbench.records.code import CodeFacts, CodeInput
 from workbench.worker.code import Code
 from workloads.own import export
 from workloads.own.reference import Reference
@@ -115,10 +115,9 @@ def test_a_session(scope: dict[str, Any], tmp_path: Any, monkeypatch: Any) -> No
     assert scope["options"].get_session_config_entry("session.intra_op.allow_spinning") == "0"
 
 
-def test_the_lines_of_a_whole_training_step_say_what_their_model_is() -> None:
-    step = CalledModule("Net.training_step", 1, 1.0, 1.0, [], chosen=True)
-    legend = snippet(facts(modules=[step]), case(batch=4), TRAINING).splitlines()[0]
-    assert legend.startswith("# model: a module whose forward calls your training_step; inputs")
+def test_the_lines_of_a_training_without_a_loss_say_what_their_model_returns() -> None:
+    legend = snippet(facts(), case(batch=4), TRAINING).splitlines()[0]
+    assert legend.startswith("# model: a module whose forward returns your loss; inputs")
 
 
 @pytest.mark.parametrize(("precision", "mode"), [("fp32", "nhwc"), ("bf16", "fused")])
@@ -181,20 +180,6 @@ def test_each_kind_of_loss(takes: Any, wrap: Any) -> None:
     known = CodeFacts("torch", "net:build", "", "", inputs=[port], loss=takes)
     exec(snippet(known, case(), TRAINING), scope)
     assert float(scope["error"].detach()) == pytest.approx(right)
-
-
-def test_a_loss_of_several_calls_gets_the_outputs_of_all() -> None:
-    model = torch.nn.Linear(3, 1)
-    scope = {"model": model, "optimizer": torch.optim.SGD(model.parameters(), lr=0.1)}
-    scope |= {"inputs": [((torch.ones(1, 3),), {}), ((), {"input": torch.zeros(1, 3)})]}
-    scope |= {"loss": lambda output: output[0] - output[1]}
-    right = float(model.weight.detach().sum())
-    port = CodeInput("0.0.0", "float32", [1, 3], "inputs[0][0][0]")
-    known = CodeFacts("torch", "train.py", "", "", inputs=[port], loss="output", calls=2)
-    text = snippet(known, case(), TRAINING)
-    exec(text, scope)
-    assert float(scope["error"].detach()) == pytest.approx(right)
-    assert text.startswith("# model: your module; inputs: its arguments and keywords in each call;")
 
 
 class Labelled(NamedTuple):

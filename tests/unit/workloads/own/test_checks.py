@@ -1,5 +1,6 @@
 """The checks of a user's module and of its candidates."""
 
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,13 @@ from workbench.contract import WorkloadError
 from workbench.worker.block import time_sample
 from workbench.worker.code import Code
 from workloads.own.examine import _consequence
-from workloads.own.reference import Reference, affords_float64, reference
+from workloads.own.reference import (
+    DRAWN,
+    OTHER_NUMBERS,
+    Reference,
+    affords_float64,
+    reference,
+)
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "own"
 
@@ -146,11 +153,33 @@ def test_short_weights_race_in_fp32_too(examined) -> None:
     assert (short._answer().dtype, wide._answer().dtype) == (torch.bfloat16, torch.float32)
 
 
-def test_what_eager_does_not_repeat_is_not_checked(examined) -> None:
+def test_random_outputs_are_compared_between_calls_that_draw_the_same(examined) -> None:
     code, facts = examined("chance")
-    assert facts["reference"] == "", "it is compared with nothing"
-    assert "two fresh copies differ, so that no candidate is checked" in facts["notes"]
+    assert facts["reference"] == DRAWN
+    counts = "so output counts only in calls that draw the same numbers"
+    assert f"two fresh copies differ, {counts}" in facts["notes"]
     assert any("training=self.training" in note for note in facts["notes"])
+    accuracy = task_of(code, batch=2).check()
+    assert (accuracy.metric, accuracy.value) == ("relative_error", 0.0)
+    other = reference(code, 2, "no_grad").judge(code, "fp32", [np.ones((2, 3), np.float32)])
+    assert (other.metric, other.reference) == ("none", OTHER_NUMBERS)
+
+
+def test_what_no_seed_repeats_is_not_checked(written) -> None:
+    text = """
+        import secrets, torch
+
+        class Chance(torch.nn.Module):
+            def forward(self, x):
+                return x + secrets.randbelow(1000)
+
+        def build():
+            return Chance(), (torch.zeros(2, 3),)
+        """
+    code = written("chance_net", textwrap.dedent(text))
+    facts = facts_of(code)
+    assert facts["reference"] == "", "it is compared with nothing"
+    assert "two fresh copies differ, so that output cannot be compared" in facts["notes"]
     accuracy = task_of(code, batch=2).check()
     assert accuracy.reference.startswith("not checked: eager differs from itself")
     assert (accuracy.metric, accuracy.value) == ("none", 0.0)
@@ -160,9 +189,7 @@ def test_one_random_output_leaves_the_others_checked() -> None:
     steady, noise = np.ones(9, np.float32), np.zeros(9, np.float32)
     found = Reference(["mean", "sample"], [steady, noise + 1], [0.0, 0.5], "eager")
     code = Code("torch", "m:build", "", "")
-    assert _consequence(found, True) == "so that sample cannot be compared"
-    alone = Reference(["sample"], [noise], [0.5], "eager")
-    assert _consequence(alone, True) == "so that only its check counts"
+    assert _consequence(found) == "so that sample cannot be compared"
     assert found.judge(code, "fp32", [steady, noise]).value == 0.0
     assert found.judge(code, "fp32", [1.5 * steady, noise]).value == pytest.approx(0.5)
 

@@ -35,6 +35,21 @@ def test_weights_that_the_first_worker_has_on_a_gpu_are_compared() -> None:
     assert _are_equal(weight, torch.ones(2))
 
 
+class Quantised(torch.Tensor):
+    """A tensor of a type like those of torchao, which cannot be compared."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        if function is torch.equal:
+            raise NotImplementedError
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+
+def test_weights_whose_type_cannot_be_compared_are_loaded() -> None:
+    weight = torch.ones(2).as_subclass(Quantised)
+    assert not _are_equal(weight, weight)
+
+
 def test_a_builder_may_return_module_args_and_keywords(net) -> None:
     one = subject_of(net("keywords"))
     example = one.example(None)

@@ -17,12 +17,15 @@ from torch.nn import functional
 from workbench.contract import WorkloadError
 from workloads.own import handing_over, script
 from workloads.own.calls import Called, Run
+from workloads.own.losses import MOST_CALLS
 from workloads.own.training import gradients
 
 
-def opening(ran: Run, folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def opening(
+    ran: Run, folder: Any, monkeypatch: pytest.MonkeyPatch, target: str = "train.py"
+) -> None:
     monkeypatch.setattr(script, "run", lambda code: ran)
-    script.opened(replace(code_in(folder), target="train.py"))
+    script.opened(replace(code_in(folder), target=target))
 
 
 def evaluated(net: Any, **ended: Any) -> Run:
@@ -57,17 +60,18 @@ def test_a_module_without_a_loss_names_one_that_has_one(monkeypatch: Any, tmp_pa
     ran, judge, maker = Run(follows=True), nn.Linear(5, 1), nn.Sequential(nn.Linear(2, 5))
     with ran.watched(60.0):
         judge(maker(torch.ones(4, 2)).detach()).mean().backward()
-        judge(maker(torch.ones(4, 2))).mean().backward()
+        sum(maker(torch.ones(4, 2)).mean() for _ in range(MOST_CALLS + 1)).backward()
     ran.modules[0].seconds = 1e3
-    assert ran.modules[0].name == "Sequential"
-    with fails_with("bad_input", "of Sequential|from Sequential", hint="race train.py::Linear, or"):
-        opening(ran, tmp_path, monkeypatch)
+    with fails_with("bad_input", "from Sequential to its loss", hint="train.py::Linear, or"):
+        opening(ran, tmp_path, monkeypatch, "train.py::Sequential")
+    chosen, code = script.choose(ran), replace(code_in(tmp_path), target="train.py")
+    assert chosen.name == "Linear"
+    slower = script._others(chosen, ran, code)[-1]
+    assert slower.endswith("as Linear; train.py::Sequential races it without --train")
 
 
 class Whole(nn.Module):
     """Its step calls one part after the other, as that of Lightning does."""
-
-    automatic_optimization = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,8 +99,8 @@ class Around(nn.Module):
         return self.net(batch).mean()
 
 
-def test_a_part_of_a_module_is_not_taken_for_the_whole(monkeypatch: Any, tmp_path: Any) -> None:
-    ran = Run(follows=True)
+def test_a_part_of_a_module_is_not_taken_for_the_whole() -> None:
+    ran = Run()
     with ran.watched(60.0):
         Whole().error(torch.ones(4, 5)).backward()
         Whole().predict(torch.ones(4, 5))
@@ -106,36 +110,60 @@ def test_a_part_of_a_module_is_not_taken_for_the_whole(monkeypatch: Any, tmp_pat
     assert encoder.part == [f"{start} Linear races: name a builder to race all of it"]
     assert decoder.part[0].startswith(start)
     assert whole.part == inner.part == []
-    encoder.seconds = 1e3
-    with fails_with("bad_input", "not of Linear alone", hint="whose forward returns that loss"):
-        opening(ran, tmp_path, monkeypatch)
 
 
-def test_a_training_step_of_several_modules_races_as_a_whole(tmp_path: Any) -> None:
+def test_the_modules_of_a_loss_race_together(tmp_path: Any) -> None:
     ran, net = Run(follows=True), Whole()
     with ran.watched(60.0):
         for rows in (4, 3, 4):
             net.zero_grad()
             net.training_step(torch.ones(rows, 5), 7, scale=2.0)["loss"].backward()
-        expected = gradients(net)
+            torch.optim.SGD(net.parameters(), lr=0.0).step()
+    expected = gradients(net)
     chosen = script.choose(ran)
-    assert (chosen.name, chosen.calls) == ("Whole.training_step", 3)
-    assert chosen.seconds == sum(each.seconds for each in ran.modules if each is not chosen)
-    handed = handing_over.given(chosen, ran, code_in(tmp_path))
+    assert len({each.joined for each in ran.modules}) == 1
+    assert chosen.part == []
+    code = replace(code_in(tmp_path), target="train.py")
+    note = "a loss comes from 2 calls of Linear and Sequential; a raced step makes them"
+    assert script._others(chosen, ran, code) == [note]
+    handed = handing_over.given(chosen, ran, code)
     module, example, parts = pickle.loads(cloudpickle.dumps(handed))
-    assert example.args[0].shape == (4, 5)
-    assert not vars(parts)
-    module.to("cpu").zero_grad()
-    module(*example.args, **example.kwargs)["loss"].backward()
+    assert {each.shape for each in example.args} == {(4, 5)}
+    assert sorted(vars(parts)) == ["calls", "optimizer"]
+    assert torch._dynamo.explain(module)(*example.args).graph_break_count == 0
+    module(*example.args).backward()
     assert all(torch.equal(a, b) for a, b in zip(gradients(module), expected, strict=True))
 
 
-def test_a_training_step_that_updates_weights_itself_is_no_whole() -> None:
-    ran, net = Run(follows=True), Whole()
-    net.automatic_optimization = False
+@pytest.mark.parametrize("judges_first", [False, True])
+def test_two_that_train_against_each_other_have_a_step_each(
+    judges_first: bool, tmp_path: Any
+) -> None:
+    ran, maker, judge = Run(follows=True), nn.Sequential(nn.Linear(2, 5)), nn.Linear(5, 1)
+    optimizers = [torch.optim.SGD(net.parameters(), lr=0.1) for net in (maker, judge)]
+
+    def judges(made: Any) -> None:
+        (judge(torch.ones(4, 5)) - judge(made.detach())).mean().backward()
+        optimizers[1].step()
+
+    def makes(made: Any) -> None:
+        judge(made).mean().backward()
+        optimizers[0].step()
+
     with ran.watched(60.0):
-        net.training_step(torch.ones(4, 5), 0)["loss"].backward()
-    assert [each.name for each in ran.modules] == ["Linear", "Sequential"]
+        for _ in range(3):
+            made = maker(torch.ones(4, 2))
+            for train in (judges, makes) if judges_first else (makes, judges):
+                train(made)
+        assert not ran._thread.tape._alive, "nothing stays in memory"
+    assert ran.passes == []
+    chosen = script.choose(ran, "Sequential")
+    code = replace(code_in(tmp_path), target="gan.py::Sequential")
+    joins, *apart, several = script._others(chosen, ran, code)
+    assert "2 calls of Sequential and Linear" in joins
+    others = ["the script trains Linear in other steps, which do not race"]
+    assert apart == (others if judges_first else [])
+    assert several.startswith("several optimizers each update a part of Sequential and Linear")
 
 
 def test_the_autocast_of_accelerate_is_taken_off_and_noted(tmp_path: Any) -> None:
