@@ -245,7 +245,7 @@ def _driver(machine: Machine, warnings: Sequence[Warning]) -> list[Check]:
 
 
 def _gpu(gpu: Gpu, machine: Machine, warnings: Sequence[Warning]) -> Iterator[Check]:
-    name = gpu.device or (gpu.subject if gpu.index is None else f"gpu {gpu.index}")
+    name = gpu.label
     if hardware.of_others(gpu, machine):
         why = gpu.unavailable.get("name") or gpu.unavailable["device"]
         yield Check(name, OK, f"not yours: {why}")

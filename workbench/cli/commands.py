@@ -87,7 +87,7 @@ def detect(python: str | None, as_json: bool) -> None:
 
     click.echo(machine_text(found, software, terminal_width()))
     for warning in warnings:
-        click.echo(f"warning: {warning.with_subject}", err=True)
+        click.echo(f"warning: {warning.about(found.name_of(warning.subject))}", err=True)
 
 
 @command(
@@ -207,7 +207,7 @@ def ceilings(
         say_why(report, code)
         for warning in warnings:
             if warning.code not in ALARMING:  # the log has those
-                say(f"warning: {warning.with_subject}")
+                say(f"warning: {warning.about(found.name_of(warning.subject))}")
     if as_json:
         names = [device.name for device in known.devices] if known else []
         sheets = {name: sheet for name, sheet in datasheets().items() if name in names}
