@@ -18,6 +18,7 @@ from ..records.reason import Reason, Warning
 from ..report.measurements import against, fastest_of
 from ..report.report import Report
 from ..text import units
+from ..worker.failures import FULL_HINT, cause, is_out_of_memory
 from ..worker.onnx_gpu import CPU, CUDA
 
 OK, WARN, FAIL = "ok", "warn", "fail"
@@ -211,9 +212,19 @@ def _torch_gpu(
             remedy = "see the driver checks below"
             if "CUDA error: no kernel image" in why:  # some builds leave cards out
                 remedy = hardware.torch_remedy(machine, software.executable)
-            yield Check(name, FAIL, f"{device}: {why}", remedy)
+            yield _not_on_gpu(name, f"{device}: {why}", remedy)
     if working := [device for device, why in devices.items() if why is None]:
         yield Check(name, OK, f"gives correct results on {', '.join(working)}")
+
+
+def _not_on_gpu(name: str, text: str, remedy: str) -> Check:
+    """A trial that failed on a GPU, which is no fault where other processes hold the GPU."""
+    error = RuntimeError(text)
+    if is_out_of_memory(error):
+        return Check(name, WARN, text, FULL_HINT)
+    code, of_card = cause(error) or ("", "")
+    status = WARN if code == "gpu_busy" else FAIL
+    return Check(name, status, text, of_card if code.startswith("gpu_") else remedy)
 
 
 def _ort_gpu(machine: Machine, software: Software, trial: Trial | None) -> Iterator[Check]:
@@ -226,7 +237,7 @@ def _ort_gpu(machine: Machine, software: Software, trial: Trial | None) -> Itera
     if CUDA not in trial.devices:
         yield Check(name, WARN, "this build runs on the CPU only", remedy)
     elif why := trial.devices[CUDA]:
-        yield Check(name, FAIL, f"built in but not usable: {why}", remedy)
+        yield _not_on_gpu(name, f"built in but not usable: {why}", remedy)
     elif not differs:
         yield Check(name, OK, "gives correct results")
 
@@ -328,7 +339,8 @@ def stragglers(report: Report) -> Iterator[Check]:
         device, name = candidate.case.device, names.get(candidate.case.device)
         if not candidate.blocks:
             reason = candidate.reason or Reason("unknown", "no reason given")
-            yield Check(f"{device} product", FAIL, f"not measured: {reason.message}", reason.hint)
+            status = WARN if reason.code in ("no_memory", "gpu_busy") else FAIL  # others hold it
+            yield Check(f"{device} product", status, f"not measured: {reason.message}", reason.hint)
             continue
         equals = [c for c in report.candidates.values() if names.get(c.case.device) == name]
         behind = against(candidate, fastest_of(equals))

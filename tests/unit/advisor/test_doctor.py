@@ -139,6 +139,25 @@ def test_a_card_that_the_build_of_torch_leaves_out_needs_another_build() -> None
     trial = Trial("2.8.0", {"CUDA": "12.8"}, {"cpu": None, "cuda:0": why})
     old = msgspec.structs.replace(HEALTHY, compute_capability="6.1")
     found = examine(with_gpu(old), software("CUDA 12.8"), {**ON_GPU, "torch": trial})
+@pytest.mark.parametrize(
+    ("why", "status", "remedy"),
+    [
+        ("CUDA out of memory. Tried to allocate 2.00 MiB", "warn", "other processes fill the GPU"),
+        ("CUDA error: CUDA-capable device(s) is/are busy or unavailable", "warn", "end its proc"),
+        ("CUDA error: uncorrectable ECC error encountered", "fail", "reset or replace the card"),
+    ],
+)
+def test_a_gpu_that_others_hold_is_no_fault_of_torch(why, status, remedy) -> None:
+    trial = Trial("2.13.0", {"CUDA": "13.0"}, {"cpu": None, "cuda:0": None, "cuda:1": why})
+    provider = Trial("1.31.1", {}, {CPU: None, CUDA: why})
+    trials = {"torch": trial, "onnxruntime": provider}
+    found = examine(with_gpu(), software("CUDA 13.0", "CUDA 13.0"), trials)
+    for name in trials:
+        check = bad(found)[f"{name} on the GPU"]
+        assert check.status == status and remedy in (check.remedy or "")
+    assert found.failed == (status == "fail")
+
+
     assert "whl/cu126" in (bad(found)["torch on the GPU"].remedy or "")
 
 

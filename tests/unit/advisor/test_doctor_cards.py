@@ -176,6 +176,13 @@ def test_a_slow_gpu_is_found_next_to_one_of_a_faster_model() -> None:
     assert [check.status for check in fine] == ["ok", "ok"]
     assert slow.status == "warn" and "1.40x slower than cuda:1" in slow.message
 
+def test_a_gpu_that_others_fill_is_not_called_faulty() -> None:
+    full, faulty = case("cuda:0-a"), case("cuda:1-a")
+    failed = {full: Reason("no_memory", "2 GiB"), faulty: Reason("gpu_faulty", "ECC")}
+    found = Report.of(events({full: [], faulty: []}, gpus=["cuda:0", "cuda:1"], failed=failed))
+    assert [check.status for check in doctor.stragglers(found)] == ["warn", "fail"]
+
+
 
 def test_the_links_are_a_table() -> None:
     found = Examination([], [])
