@@ -262,7 +262,8 @@ def _gpu(gpu: Gpu, machine: Machine, warnings: Sequence[Warning]) -> Iterator[Ch
         yield Check(name, OK, f"not yours: {why}")
         return
     mine = [w for w in warnings if w.subject == gpu.subject and w.code not in hardware.NOT_BY_TORCH]
-    found = [*(_check(name, warning) for warning in mine), *_health(gpu, machine, name)]
+    found = [_check(name, warning) for warning in mine]
+    found += [*_health(gpu, machine, name), *_nvlinks(gpu, machine, name)]
     if not found and gpu.visible:
         unjudged = "; in a virtual machine its PCIe link cannot be judged" if gpu.is_virtual else ""
         found = [Check(name, OK, f"{gpu.name or 'GPU'}, no problems found{unjudged}")]
@@ -323,6 +324,15 @@ def _slot(link: Pcie, name: str) -> Iterator[Check]:
     if 0 < (link.max_generation or 0) < (link.gpu_max_generation or 0):
         message = f"slot is PCIe {link.max_generation}.0, card supports {link.gpu_max_generation}.0"
         yield Check(name, WARN, message, "use a faster slot or check the BIOS settings")
+
+
+def _nvlinks(gpu: Gpu, machine: Machine, name: str) -> Iterator[Check]:
+    """Links that are down, as far as another card of the same model has more: a board may leave
+    some unconnected by design (Azure/azurehpc-health-checks#162)."""
+    most = max(other.nvlinks or 0 for other in machine.gpus if other.name == gpu.name)
+    if 0 < (gpu.nvlinks or 0) < most:  # 0: it has no bridge
+        message = f"{gpu.nvlinks} NVLinks are active, {most} on another card of its model"
+        yield Check(name, WARN, message, f"see why: `nvidia-smi nvlink -s -i {gpu.index}`")
 
 
 def _reached(ceilings: Ceilings | None) -> Iterator[Check]:

@@ -86,6 +86,15 @@ def test_a_card_of_which_nvml_has_read_nothing_is_not_called_healthy() -> None:
     assert "dmesg" in (check.remedy or "")
 
 
+def test_a_card_with_links_that_are_down_is_found_next_to_its_equals() -> None:
+    links = enumerate((18, 16, 0))  # the last has no bridge
+    cards = [changed(index=n, device=f"cuda:{n}", uuid=f"GPU-{n}", nvlinks=up) for n, up in links]
+    here = msgspec.structs.replace(with_gpu(), gpus=cards)
+    (check,) = bad(examine(here, CUDA, ON_GPU)).values()
+    assert (check.name, check.status) == ("cuda:1", "warn")
+    assert check.message == "16 NVLinks are active, 18 on another card of its model"
+
+
 def test_cards_that_one_setting_hides_are_one_finding() -> None:
     hidden = {"device": None, "visible": False, "unavailable": {"device": "hidden by it"}}
     cards = [changed(index=n, uuid=f"GPU-{n}", **(hidden if n else {})) for n in range(8)]
