@@ -300,7 +300,7 @@ def _health(gpu: Gpu, machine: Machine, name: str) -> Iterator[Check]:
         message = "faulty memory could not be replaced by spare rows"
         yield Check(name, FAIL, message, "replace the card: `nvidia-smi -q -d ROW_REMAPPER`")
     elif gpu.row_remap == "pending":
-        message = "faulty memory waits for a reset to be replaced by spare rows"
+        message = "faulty memory waits for a reset to be taken out of use"
         remedy = f"end its processes, then `sudo nvidia-smi -i {gpu.index} -r`, or reboot"
         yield Check(name, WARN, message, remedy)
     if gpu.device in machine.exclusive:

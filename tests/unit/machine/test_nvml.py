@@ -64,6 +64,13 @@ def test_whether_spare_rows_replaced_faulty_memory(stub: StubDriver, expected: s
     assert gpu.row_remap == expected
 
 
+@pytest.mark.parametrize("expected", ["none", "pending"])
+def test_whether_a_card_before_ampere_has_to_retire_pages(stub: StubDriver, expected: str) -> None:
+    turing = "nvmlDeviceGetRemappedRows=3"
+    _, [gpu] = ask_nvml(stub, NVML_STUB=turing, NVML_STUB_ROW_REMAP=expected)
+    assert gpu.row_remap == expected and gpu.unavailable == {}
+
+
 def test_more_nvlinks_than_todays_header_knows(stub: StubDriver) -> None:
     _, [gpu] = ask_nvml(stub, NVML_STUB_NVLINKS="37")
     assert gpu.nvlinks == 36

@@ -90,9 +90,10 @@ def _current_mode(modes: list[int]) -> bool:
     return bool(modes[0])
 
 
-def _row_remap(found: tuple[int, int, int, int]) -> str:
-    """Its last two numbers are flags: whether a row waits for a reset, and whether one failed."""
-    _, _, pending, failed = found
+def _row_remap(found: tuple[int, int, int, int] | int) -> str:
+    """Two numbers, then flags: whether a row waits for a reset, and whether one failed.  Before
+    Ampere one flag: whether a page waits for a reset to be retired."""
+    pending, failed = (found, 0) if isinstance(found, int) else found[2:]
     return "failed" if failed else "pending" if pending else "none"
 
 
@@ -150,7 +151,9 @@ _OF_GPU = _CHANGING | {
     "ecc_uncorrected": _Reading(
         "nvmlDeviceGetTotalEccErrors", extra=(_UNCORRECTED, _SINCE_DRIVER_LOAD)
     ),
-    "row_remap": _Reading("nvmlDeviceGetRemappedRows", convert=_row_remap),
+    "row_remap": _Reading(
+        "nvmlDeviceGetRemappedRows", "nvmlDeviceGetRetiredPagesPendingStatus", convert=_row_remap
+    ),
     "virtualization": _Reading("nvmlDeviceGetVirtualizationMode", convert=_named(_VIRTUALIZATION)),
     "compute_mode": _Reading("nvmlDeviceGetComputeMode", convert=_named(_COMPUTE_MODE)),
     "processes": _PROCESSES,
