@@ -125,7 +125,8 @@ def _driver_levels(machine: Machine) -> Iterator[Level]:
             yield Level(0, "GPU", gpu.name or "not readable", None, "not yours")
             continue
         found = ", ".join(filter(None, [gpu.name or "unreadable", gpu.platform]))
-        yield Level(0, "GPU", found, OK if gpu.device else WARN, gpu.device or "not usable")
+        note = gpu.device or ("not usable" if gpu.visible else "hidden")
+        yield Level(0, "GPU", found, OK if gpu.device else WARN, note)
     if not cards:
         yield Level(0, "GPU", "none", None)
 

@@ -102,6 +102,8 @@ def test_cards_that_one_setting_hides_are_one_finding() -> None:
     found = examine(here, CUDA, ON_GPU)
     assert [(c.name, c.status) for c in found.checks[-2:]] == [("cuda:0", "ok"), ("gpu 1", "warn")]
     assert "and 6 other GPUs are not used" in found.checks[-1].message
+    notes = [level.note for level in found.stack if level.name == "GPU"]
+    assert notes == ["cuda:0", *["hidden"] * 7]
 
 
 @pytest.mark.parametrize(
