@@ -26,7 +26,7 @@ LEAST_FREE = 0.10  # share of memory that should be free, on the host and on eac
 # Detection warnings after which something installed cannot be used as it is.
 _FATAL = (
     *hardware.NOT_BY_TORCH, "gpu_prohibited", "nvml_without_cuda", "gpu_unreadable",
-    "gpu_without_driver", "python_silent", "version_mismatch",
+    "gpu_without_driver", "python_silent", "python_too_old", "version_mismatch",
 )  # fmt: skip
 # "hw_slowdown" is left out: cards report it briefly while they wake up.
 _SLOWING = ("sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
@@ -160,10 +160,10 @@ def _host(machine: Machine, warnings: Sequence[Warning]) -> Iterator[Check]:
 def _packages(
     machine: Machine, software: Software, trials: Mapping[str, Trial], warnings: Sequence[Warning]
 ) -> Iterator[Check]:
-    silent = _from(warnings, "python_silent", name="python")
-    yield from silent or [Check("python", OK, f"Python {software.python}")]
+    broken = _from(warnings, "python_silent", "python_too_old", name="python")
+    yield from broken or [Check("python", OK, f"Python {software.python}")]
     yield from _from(warnings, "debug_build", "two_onnxruntimes", name="packages")
-    if silent:
+    if broken:
         return
     for name in dict.fromkeys(("torch", ORT, *trials)):
         yield from _works(name, machine, software, trials.get(name))

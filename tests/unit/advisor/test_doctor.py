@@ -20,6 +20,11 @@ def test_a_machine_without_a_gpu_can_be_in_order() -> None:
     assert doctor_text(found).endswith("Everything is in order.")
 
 
+def test_an_interpreter_on_which_no_worker_runs_fails_though_its_packages_work() -> None:
+    found = examine(build_machine(), software(python="3.9.18"), WORKING)
+    assert found.failed and list(bad(found)) == ["python"]
+
+
 def test_a_build_for_gpus_is_no_fault_where_there_is_none() -> None:
     idle = Trial("2.13.0", {"CUDA": "13.0"}, {"cpu": None, "cuda": "no device"})
     found = examine(build_machine(), software("CUDA 13.0"), {**WORKING, "torch": idle})
