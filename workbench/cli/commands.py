@@ -105,9 +105,8 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     from ..advisor.doctor import examine
     from ..engine import ceiling_store
     from ..export.doctor import doctor_text
-    from ..machine.packages.software import package_of
+    from ..machine.packages.software import package_of, try_packages
     from ..machine.packages.stack_trial import TRIALS
-    from ..machine.packages.trials import try_packages
     from ..records.inspection import DoctorReport
     from ..report.anonymous import Pseudonyms
 

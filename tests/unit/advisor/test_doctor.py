@@ -9,7 +9,7 @@ from examined_machines import CPU, CUDA, HEALTHY, ON_GPU, WORKING, bad, software
 
 from workbench.advisor.doctor import FAIL, Examination, examine
 from workbench.export.doctor import doctor_text
-from workbench.machine.packages.trials import Trial
+from workbench.records.inspection import Trial
 from workbench.records.machine import CudaDriver, Memory, Nvml, Os, Package
 from workbench.records.reason import Reason
 
@@ -139,11 +139,6 @@ def test_a_gpu_that_torch_cannot_start_is_reported_in_torchs_own_words() -> None
     assert (level.status, level.note) == ("warn", "runs on cpu; not on cuda")
 
 
-def test_a_card_that_the_build_of_torch_leaves_out_needs_another_build() -> None:
-    why = "CUDA error: no kernel image is available for execution on the device"
-    trial = Trial("2.8.0", {"CUDA": "12.8"}, {"cpu": None, "cuda:0": why})
-    old = msgspec.structs.replace(HEALTHY, compute_capability="6.1")
-    found = examine(with_gpu(old), software("CUDA 12.8"), {**ON_GPU, "torch": trial})
 @pytest.mark.parametrize(
     ("why", "status", "remedy"),
     [
@@ -163,6 +158,11 @@ def test_a_gpu_that_others_hold_is_no_fault_of_torch(why, status, remedy) -> Non
     assert found.failed == (status == "fail")
 
 
+def test_a_card_that_the_build_of_torch_leaves_out_needs_another_build() -> None:
+    why = "CUDA error: no kernel image is available for execution on the device"
+    trial = Trial("2.8.0", {"CUDA": "12.8"}, {"cpu": None, "cuda:0": why})
+    old = msgspec.structs.replace(HEALTHY, compute_capability="6.1")
+    found = examine(with_gpu(old), software("CUDA 12.8"), {**ON_GPU, "torch": trial})
     assert "whl/cu126" in (bad(found)["torch on the GPU"].remedy or "")
 
 
