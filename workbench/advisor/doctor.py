@@ -43,18 +43,16 @@ class Examination(msgspec.Struct, frozen=True):
     def failed(self) -> bool:
         return any(check.status == FAIL for check in self.checks)
 
-    def with_all_gpus(self, report: Report, links: Links) -> "Examination":
-        """A copy that adds the results of a matrix product on every GPU."""
-        return Examination(self.stack, [*self.checks, *stragglers(report)], links)
-
 
 def examine(
     machine: Machine,
     software: Software,
     trials: Mapping[str, Trial],
     ceilings: Ceilings | None = None,
+    compared: tuple[Report, Links] | None = None,
 ) -> Examination:
-    """Everything that can be said without a measurement; `trials` are by package."""
+    """Everything that can be said of the machine.  `trials` are by package; `compared` has the same
+    matrix product on every GPU, and the links between the GPUs."""
     warnings = hardware.hardware_warnings(machine, software)
     checks = [
         *_host(machine, warnings),
@@ -63,7 +61,8 @@ def examine(
         *(c for gpu in machine.gpus if not gpu.simulated for c in _gpu(gpu, machine, warnings)),
         *_reached(ceilings),
     ]
-    return Examination(stack(machine, software, trials), checks)
+    report, links = compared or (Report(), None)
+    return Examination(stack(machine, software, trials), [*checks, *stragglers(report)], links)
 
 
 def sees_gpu(machine: Machine) -> bool:

@@ -117,9 +117,7 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     installed = [name for name in TRIALS if package_of(name, software)]
     trials = try_packages(installed, python, at_once=not found.exclusive)
     known = ceiling_store.load(ceiling_store.fingerprint(found, software))
-    examined = examine(found, software, trials, known)
-    if compared is not None:
-        examined = examined.with_all_gpus(*compared)
+    examined = examine(found, software, trials, known, compared)
     if as_json:
         from msgspec.structs import asdict
 

@@ -176,6 +176,13 @@ def test_of_equal_gpus_only_the_slower_one_is_named() -> None:
     assert {check.status for check in doctor.stragglers(two_gpus(1.4, alike=False))} == {"ok"}
 
 
+def test_a_gpu_that_others_fill_is_not_called_faulty() -> None:
+    full, faulty = case("cuda:0-a"), case("cuda:1-a")
+    failed = {full: Reason("no_memory", "2 GiB"), faulty: Reason("gpu_faulty", "ECC")}
+    found = Report.of(events({full: [], faulty: []}, gpus=["cuda:0", "cuda:1"], failed=failed))
+    assert [check.status for check in doctor.stragglers(found)] == ["warn", "fail"]
+
+
 def test_a_slow_gpu_is_found_next_to_one_of_a_faster_model() -> None:
     names = [f"cuda:{number}" for number in range(3)]
     steps_s = dict(zip(names, (0.3, 1.0, 1.4), strict=True))
@@ -187,21 +194,15 @@ def test_a_slow_gpu_is_found_next_to_one_of_a_faster_model() -> None:
     assert [check.status for check in fine] == ["ok", "ok"]
     assert slow.status == "warn" and "1.40x slower than cuda:1" in slow.message
 
-def test_a_gpu_that_others_fill_is_not_called_faulty() -> None:
-    full, faulty = case("cuda:0-a"), case("cuda:1-a")
-    failed = {full: Reason("no_memory", "2 GiB"), faulty: Reason("gpu_faulty", "ECC")}
-    found = Report.of(events({full: [], faulty: []}, gpus=["cuda:0", "cuda:1"], failed=failed))
-    assert [check.status for check in doctor.stragglers(found)] == ["warn", "fail"]
-
-
 
 def test_the_links_are_a_table() -> None:
-    found = Examination([], [])
-    joined = Links([["", "NVLink"], ["NVLink", ""]])
-    links = found.with_all_gpus(two_gpus(1.0), joined)
+    def compared(links: Links) -> Examination:
+        return examine(with_gpu(), CUDA, ON_GPU, None, (two_gpus(1.0), links))
+
+    links = compared(Links([["", "NVLink"], ["NVLink", ""]]))
     text = doctor_text(links)
     assert re.search(r"^GPU 0 +NVLink$", text, re.MULTILINE)
     names = [Gpu(0, "cuda:1", None, None, None)]
     assert re.search(r"^cuda:1 +NVLink$", doctor_text(links, names), re.MULTILINE)
-    unknown = Links([], Reason("library_missing", "no NVML"))
-    assert "not known: no NVML" in doctor_text(found.with_all_gpus(two_gpus(1.0), unknown))
+    unknown = compared(Links([], Reason("library_missing", "no NVML")))
+    assert "not known: no NVML" in doctor_text(unknown)

@@ -13,7 +13,7 @@ from stub_driver import StubDriver
 
 from workbench.machine.host.memory import system_memory
 from workbench.machine.nvidia import nvml_fields, probe_client
-from workbench.machine.nvidia.gpu_fields import missing_fields
+from workbench.machine.nvidia.gpu_fields import with_reasons
 from workbench.machine.nvidia.probe_client import GpuProbes, nvml_answer, start_probe
 from workbench.process.line_process import Ended, QueryProcess
 from workbench.records.machine import Gpu, GpuProcess, Nvml
@@ -25,8 +25,8 @@ def ask_nvml(stub: StubDriver, library: str = "nvml", **settings: str) -> tuple[
 
 
 def assert_complete(gpu: Gpu) -> None:
-    """Every absence has its reason, and no reason stands at a reading that is simply there."""
-    assert set(missing_fields(gpu)) <= set(gpu.unavailable), gpu
+    """Every absence has its reason."""
+    assert with_reasons(gpu, "none is given") == gpu
 
 
 def test_a_healthy_gpu_is_read_completely(stub: StubDriver) -> None:
@@ -197,7 +197,7 @@ def test_each_reading_fails_by_itself(stub: StubDriver) -> None:
     assert len(gpus) == len(READINGS)
     for gpu in gpus:
         assert len(gpu.unavailable) == 1, gpu
-        assert list(gpu.unavailable) == missing_fields(gpu)
+        assert_complete(gpu)
         assert "not supported" in next(iter(gpu.unavailable.values()))
 
 
