@@ -32,7 +32,7 @@ test-workers: ready-to-test
 	$(python) -m pytest -n 2 --dist worksteal tests/faults tests/runs tests/variants
 	$(python) -m pytest -n 2 -m sizes tests/screens
 	$(python) -m pytest tests/worker
-	$(python) -m pytest -n 2 --each 1 benchmarks/faults
+	$(python) -m pytest -n 2 benchmarks/faults --each 1
 
 # The optional backends, installed for these tests.
 test-backends:

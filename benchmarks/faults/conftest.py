@@ -1,4 +1,4 @@
-"""The options of `make faults`, and the program that it tries to break."""
+"""The options of `make faults`, which follow the folder, and the program that it tries to break."""
 
 import sys
 
