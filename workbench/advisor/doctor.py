@@ -202,11 +202,13 @@ def _torch_gpu(
     machine: Machine, software: Software, trial: Trial | None, warnings: Sequence[Warning]
 ) -> Iterator[Check]:
     name = "torch on the GPU"
+    tried = trial.devices.items() if trial is not None else ()
+    devices = {device: why for device, why in tried if device != "cpu"}
     known = _from(warnings, *hardware.NOT_BY_TORCH, name=name)
-    yield from known
-    if known or trial is None:
+    # Where all compute, a build has code, such as PTX, for cards newer than its version of CUDA.
+    if known and {*devices.values()} != {None}:
+        yield from known
         return
-    devices = {device: why for device, why in trial.devices.items() if device != "cpu"}
     for device, why in devices.items():
         if why is not None:
             remedy = "see the driver checks below"

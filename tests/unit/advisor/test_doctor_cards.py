@@ -14,6 +14,7 @@ from workbench.export.doctor import doctor_text
 from workbench.machine.nvidia.driver_errors import nvml_text
 from workbench.machine.nvidia.gpu_fields import with_reasons
 from workbench.machine.nvidia.nvml import Links
+from workbench.records.inspection import Trial
 from workbench.records.machine import Gpu, GpuProcess, Nvml, Os, Pcie
 from workbench.records.reason import Reason
 from workbench.report.report import Report
@@ -152,9 +153,15 @@ def test_mps_shares_an_exclusive_card() -> None:
     ],
 )
 def test_a_card_that_torch_cannot_use_fails(changes, name, remedy) -> None:
-    card = changed(**changes)
-    found = examine(with_gpu(card), CUDA, ON_GPU)
+    trial = Trial("2.13.0", {}, {"cpu": None, "cuda:0": "CUDA error: it cannot be used"})
+    found = examine(with_gpu(changed(**changes)), CUDA, {**ON_GPU, "torch": trial})
     assert found.failed and remedy in (bad(found)[name].remedy or "")
+
+
+def test_a_build_that_computes_has_code_for_the_card_whatever_its_version() -> None:
+    newer = changed(compute_capability="12.0", name="NVIDIA GeForce RTX 5090")
+    for_cuda_12 = software("CUDA 12.6", "CUDA 12.6")
+    assert bad(examine(with_gpu(newer), for_cuda_12, ON_GPU)) == {}
 
 
 def two_gpus(second_s: float, *, alike: bool = True) -> Report:
