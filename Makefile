@@ -27,12 +27,12 @@ test: lint
 	$(python) -m pytest -n 2 --dist worksteal tests/unit tests/screens tests/cli
 
 # Faults, whole runs, every variant of every workload, pictures of a second size, tests with real
-# workers one at a time, and half a minute of `make faults`.
+# workers one at a time, and a case of each part of `make faults`.
 test-workers: ready-to-test
 	$(python) -m pytest -n 2 --dist worksteal tests/faults tests/runs tests/variants
 	$(python) -m pytest -n 2 -m sizes tests/screens
 	$(python) -m pytest tests/worker
-	$(python) -m benchmarks.faults --short
+	$(python) -m pytest -n 2 benchmarks/faults --each 1
 
 # The optional backends, installed for these tests.
 test-backends:
@@ -95,9 +95,9 @@ fuzz: ready
 fresh:
 	$(PYTHON) benchmarks/fresh_machines.py $(ARGS)
 
-# Thirty minutes that try to break it; ARGS="--short" takes half a minute, "--only kills:17" one case.
+# Half an hour that tries to break it; ARGS="--each 1" takes half a minute, "-k kills-17" one case.
 faults: ready-to-test
-	$(python) -m benchmarks.faults $(ARGS)
+	$(python) -m pytest -n 2 benchmarks/faults $(ARGS)
 
 soak: ready-to-test
 	$(python) -m benchmarks.soak $(ARGS)

@@ -7,7 +7,7 @@ from builders import machine as build_machine
 from machines import h200
 
 from workbench.advisor.doctor import OK, Check, Examination
-from workbench.machine.packages.trials import Trial
+from workbench.records.inspection import Trial
 from workbench.records.machine import CudaDriver, Gpu, Machine, Nvml, Package, Pcie, Software
 
 CPU = "CPUExecutionProvider"

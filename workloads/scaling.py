@@ -1,6 +1,7 @@
 """Data-parallel training of one network in 1, 2, 4 ... ranks."""
 
 import os
+import sys
 import time
 from contextlib import suppress
 from dataclasses import asdict
@@ -121,7 +122,11 @@ class DataParallel(Task):
         self.seed = setup.seed
         device = case.computes_on
         if device != "cpu" and launch_of(os.environ) is None:
-            _require_gpus(case, self.world)
+            device_of(case)  # says why CUDA cannot be used
+            if (found := torch.cuda.device_count()) < self.world:
+                text = f"{self.world} ranks need a CUDA device each, but torch finds {found}"
+                hint = "omit --set world=..., or start workbench on several machines with torchrun"
+                raise WorkloadError(text, code="no_device", hint=hint)
         with setup.phase("build"):
             self.group = groups.enter(self.world, device)
         try:
@@ -140,7 +145,11 @@ class DataParallel(Task):
             for number in range(self.world)
         ]
         order = {"case": asdict(case), "world": self.world, "threads": self.threads}
+        if case.computes_on != "cpu":  # in the log, which the engine quotes after its deadline
+            sys.stderr.write("the ranks meet over NCCL: if it hangs, try NCCL_P2P_DISABLE=1\n")
         phases = group.ask(group.ranks, op="open", seed=setup.seed, **order)
+        if case.computes_on != "cpu":
+            sys.stderr.write("the ranks have met\n")
         for name in setup.PHASES:
             spent = max(found.get(name, 0.0) for found in phases[: self.world])
             if spent:
@@ -215,8 +224,10 @@ class DataParallel(Task):
 
     def memory_peak_bytes(self) -> int | None:
         """The largest peak of a GPU, or the sum of all ranks that share a CPU's memory."""
-        peaks: list[int] = self.ask("memory_peak")
-        return sum(peaks) if self.case.computes_on == "cpu" else max(peaks)
+        peaks = self.ask("memory_peak")
+        if None in peaks:
+            return None
+        return int(sum(peaks) if self.case.computes_on == "cpu" else max(peaks))
 
     def check(self) -> Accuracy:
         return judge(self.case, self.seed, self.ask("trial", samples=checked(self.case)))
@@ -242,14 +253,6 @@ class RanksTimer(DeviceTimer):
 
     def elapsed_s(self) -> float:
         return float(max(self.task.ask("timer.elapsed_s")))
-
-
-def _require_gpus(case: Case, world: int) -> None:
-    device_of(case)
-    if (found := torch.cuda.device_count()) < world:
-        text = f"{world} ranks need a CUDA device each, but torch finds {found}"
-        hint = "omit --set world=..., or start workbench on several machines with torchrun"
-        raise WorkloadError(text, code="no_device", hint=hint)
 
 
 WORKLOAD = Scaling()

@@ -1,1 +1,1 @@
-"""The campaign that tries to break the program: `make faults` (see `__main__`)."""
+"""The campaign that tries to break the program: `make faults` (see `test_faults`)."""

@@ -1,44 +1,20 @@
-"""A case of the campaign, what it may find, and how bad each kind of finding is."""
+"""A case of the campaign, and the numbers by which each part makes its own."""
 
 import random
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .room import Room
 
-# H: harm to the machine, or code of others runs.  M: a user will meet it, or data, exit code or
-# what stays behind is wrong.  L: odd input, or wording only.
-SEVERITY = {
-    "code executed": "H",
-    "target destroyed": "H",
-    "lost result": "M",
-    "hang": "M",
-    "leftover process": "M",
-    "leftover file": "M",
-    "traceback": "M",
-    "internal error": "M",
-    "wrong exit code": "M",
-    "spoilt output": "M",
-    "link replaced": "L",
-    "campaign error": "M",  # the case itself broke: it judged nothing
-    "late": "L",
-    "wording": "L",
-}
-
 
 @dataclass
 class Outcome:
-    """The findings of a case, sent as JSON from its process to the campaign's."""
+    """The findings of a case, sent as JSON from its process to pytest's."""
 
-    tried: int = 1
-    violations: list[tuple[str, str]] = field(default_factory=list)  # class, what happened
+    violations: list[tuple[str, str]] = field(default_factory=list)  # kind, what happened
     skipped: str = ""
-    second_ctrl_c: dict[str, float] = field(default_factory=dict)  # state -> seconds to the exit
-
-    def as_fields(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -47,23 +23,13 @@ class Case:
 
     name: str
     run: Callable[["Room"], None]
-    bound_s: float = 120.0  # afterwards the campaign ends it: a hang
+    bound_s: float = 120.0  # afterwards it is killed: a hang
+    alone: bool = False  # while no other case runs, since times are judged
 
 
 # The case of a number, or None after the last.  All that is random in it comes from the number and
 # the campaign's seed, so that both repeat it.
 CaseOf = Callable[[int, int], Case | None]
-
-
-@dataclass(frozen=True)
-class Part:
-    """A part of the campaign."""
-
-    name: str
-    share: float  # share of the campaign's time
-    case_of: CaseOf
-    lanes: int = 2  # cases at once; 1 where times are judged
-    least: int = 0  # things tried in a campaign of full length, even if they take longer
 
 
 def generator(number: int, seed: int) -> random.Random:

@@ -16,7 +16,6 @@ WORKER = Path(__file__).with_name("document_worker.py")
 
 def _batch(number: int, seed: int, room: Room) -> None:
     first, count = batch(number, BATCH)
-    room.outcome.tried = count + BY_COMMAND
     done = room.python("-P", WORKER, room.subject.fixtures, seed, first, count)
     try:
         for kind, text in json.loads(done.stdout)["violations"]:

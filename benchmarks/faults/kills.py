@@ -43,7 +43,7 @@ def _hit(
     # The helper may be the one that describes the workload, whose death is a refusal.
     due = (*mode.codes, 1, *{"front": (-number, 130), "helper": (2,)}.get(role, ()))
     if twice and role != "front":
-        _interrupt(room, started, due, f"{role} hit by {number.name}")
+        _interrupt(room, started, due)
     else:
         mode.finish(room, started, due)
 
@@ -60,17 +60,13 @@ def _found(role: str, started: Running | Terminal) -> psutil.Process | None:
     return None
 
 
-def _interrupt(room: Room, started: Running | Terminal, due: tuple[int, ...], what: str) -> None:
+def _interrupt(room: Room, started: Running | Terminal, due: tuple[int, ...]) -> None:
     """Ctrl-C, and again: the second has to end the program, whatever it waits for."""
     started.pump(0.5)
     started.send(signal.SIGINT)
     started.pump(0.1)
-    began, alive = time.monotonic(), started.alive()
     started.send(signal.SIGINT)
-    finished = started.wait(25)
-    room.judge(finished, (*due, 130, -signal.SIGINT), 600)
-    if finished.code is not None and alive:
-        room.outcome.second_ctrl_c[what] = time.monotonic() - began
+    room.judge(started.wait(25), (*due, 130, -signal.SIGINT), 600)
 
 
 def case_of(number: int, seed: int) -> Case | None:

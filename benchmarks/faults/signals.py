@@ -25,7 +25,7 @@ KINDS = ("once", "twice", "twice", "TERM", "HUP", "storm", "harmless", "stopped"
 def _signalled(mode: Mode, kind: str, moment: float, gap: float, seed: int, room: Room) -> None:
     started = mode.start(room)
     started.pump(moment)
-    began, alive = time.monotonic(), True
+    began = time.monotonic()
     send = partial(_send, started)
     due = {*mode.codes, 130}
     if kind in ("once", "twice"):
@@ -33,7 +33,7 @@ def _signalled(mode: Mode, kind: str, moment: float, gap: float, seed: int, room
         due |= {-INT} if moment < STARTING_S else set()
     if kind == "twice":
         started.pump(gap)
-        began, alive = time.monotonic(), started.alive()
+        began = time.monotonic()
         send(INT)
         due.add(-INT)
     elif kind in ("TERM", "HUP"):
@@ -58,11 +58,6 @@ def _signalled(mode: Mode, kind: str, moment: float, gap: float, seed: int, room
     lasted = time.monotonic() - began
     room.judge(finished, due if moment > STARTING_S else due | {1}, 600)
     most = FORCED_S if kind == "twice" else SOON_S
-    if finished.code is not None and kind == "twice" and alive:
-        state = (
-            "starting" if moment < STARTING_S else "closing" if moment > mode.lasts_s else "going"
-        )
-        room.outcome.second_ctrl_c[f"{' '.join(mode.words[:2])}, {state}"] = lasted
     if finished.code is not None and lasted > most:
         room.violation("late", f"{kind} after {moment:.2f} s: ended {lasted:.1f} s later")
     if kind == "once" and moment > 1.0:
@@ -196,10 +191,11 @@ def case_of(number: int, seed: int) -> Case | None:
     rng = generator(number, seed)
     if number % 2 == 1 and number // 2 < len(PIPES):
         name, run = PIPES[(number // 2 * 7) % len(PIPES)]
-        return Case(name, run)
+        return Case(name, run, alone=True)
     name = list(MODES)[number // 2 % len(MODES)]
     kind, mode = rng.choice(KINDS), MODES[name]
     moment = rng.choice((rng.uniform(0, 0.5), rng.uniform(0.3, mode.lasts_s), mode.lasts_s))
     gap, own_seed = rng.choice(GAPS_S), rng.randrange(2**31)
     words = f"{name}: {kind} after {moment:.2f} s"
-    return Case(words, partial(_signalled, mode, kind, moment, gap, own_seed))
+    run = partial(_signalled, mode, kind, moment, gap, own_seed)
+    return Case(words, run, alone=True)

@@ -8,7 +8,7 @@ from support import printed
 from tasks import losses
 
 from workbench.contract import Case, Setup
-from workbench.machine.packages.trials import try_packages
+from workbench.machine.packages.software import try_packages
 from workloads import digits, matmul, train_mlp
 from workloads._shared.training import train_step
 

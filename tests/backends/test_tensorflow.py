@@ -3,7 +3,7 @@
 import pytest
 from support import printed
 
-from workbench.machine.packages.trials import try_packages
+from workbench.machine.packages.software import try_packages
 
 for name in ("tensorflow", "keras"):
     pytest.importorskip(name, reason="make test-tensorflow installs it")

@@ -137,6 +137,11 @@ int nvmlDeviceGetRemappedRows(device handle, unsigned *one, unsigned *two, unsig
     *failed = !strcmp(remap, "failed");
     return OK;
 }
+int nvmlDeviceGetRetiredPagesPendingStatus(device handle, unsigned *pending) {
+    FAULT(handle);
+    *pending = !strcmp(stub_setting("NVML_STUB_ROW_REMAP", ""), "pending");
+    return OK;
+}
 int nvmlDeviceGetNvLinkState(device handle, unsigned link, unsigned *active) {
     FAULT(handle);
     unsigned links = (unsigned)atoi(stub_setting("NVML_STUB_NVLINKS", "18"));

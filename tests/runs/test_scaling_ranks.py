@@ -275,6 +275,16 @@ def test_a_rank_beyond_the_last_gpu_has_the_first(monkeypatch: pytest.MonkeyPatc
     assert given == ["1", "0"]
 
 
+def test_the_log_names_a_way_out_where_nccl_hangs(capfd: pytest.CaptureFixture[str]) -> None:
+    task = object.__new__(DataParallel)
+    task.case, task.world = case_of(2, device="cuda:0"), 2
+    waiting = Mock(side_effect=TimeoutError)
+    task.group = Mock(failure=None, ranks=[], sharers=lambda *_: 1, ask=waiting)
+    with pytest.raises(TimeoutError):
+        task._prepare(Setup())
+    assert "try NCCL_P2P_DISABLE=1" in capfd.readouterr().err
+
+
 @pytest.mark.cuda
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
 def test_one_gpu_as_a_group_of_one_over_nccl(precision: str) -> None:

@@ -18,6 +18,7 @@ from ..records.reason import Reason, Warning
 from ..report.measurements import against, fastest_of
 from ..report.report import Report
 from ..text import units
+from ..worker.failures import FULL_HINT, cause, is_out_of_memory
 from ..worker.onnx_gpu import CPU, CUDA
 
 OK, WARN, FAIL = "ok", "warn", "fail"
@@ -25,7 +26,7 @@ LEAST_FREE = 0.10  # share of memory that should be free, on the host and on eac
 # Detection warnings after which something installed cannot be used as it is.
 _FATAL = (
     *hardware.NOT_BY_TORCH, "gpu_prohibited", "nvml_without_cuda", "gpu_unreadable",
-    "gpu_without_driver", "python_silent", "version_mismatch",
+    "gpu_without_driver", "python_silent", "python_too_old", "version_mismatch",
 )  # fmt: skip
 # "hw_slowdown" is left out: cards report it briefly while they wake up.
 _SLOWING = ("sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
@@ -42,18 +43,16 @@ class Examination(msgspec.Struct, frozen=True):
     def failed(self) -> bool:
         return any(check.status == FAIL for check in self.checks)
 
-    def with_all_gpus(self, report: Report, links: Links) -> "Examination":
-        """A copy that adds the results of a matrix product on every GPU."""
-        return Examination(self.stack, [*self.checks, *stragglers(report)], links)
-
 
 def examine(
     machine: Machine,
     software: Software,
     trials: Mapping[str, Trial],
     ceilings: Ceilings | None = None,
+    compared: tuple[Report, Links] | None = None,
 ) -> Examination:
-    """Everything that can be said without a measurement; `trials` are by package."""
+    """Everything that can be said of the machine.  `trials` are by package; `compared` has the same
+    matrix product on every GPU, and the links between the GPUs."""
     warnings = hardware.hardware_warnings(machine, software)
     checks = [
         *_host(machine, warnings),
@@ -62,7 +61,8 @@ def examine(
         *(c for gpu in machine.gpus if not gpu.simulated for c in _gpu(gpu, machine, warnings)),
         *_reached(ceilings),
     ]
-    return Examination(stack(machine, software, trials), checks)
+    report, links = compared or (Report(), None)
+    return Examination(stack(machine, software, trials), [*checks, *stragglers(report)], links)
 
 
 def sees_gpu(machine: Machine) -> bool:
@@ -124,7 +124,8 @@ def _driver_levels(machine: Machine) -> Iterator[Level]:
             yield Level(0, "GPU", gpu.name or "not readable", None, "not yours")
             continue
         found = ", ".join(filter(None, [gpu.name or "unreadable", gpu.platform]))
-        yield Level(0, "GPU", found, OK if gpu.device else WARN, gpu.device or "not usable")
+        note = gpu.device or ("not usable" if gpu.visible else "hidden")
+        yield Level(0, "GPU", found, OK if gpu.device else WARN, note)
     if not cards:
         yield Level(0, "GPU", "none", None)
 
@@ -158,10 +159,10 @@ def _host(machine: Machine, warnings: Sequence[Warning]) -> Iterator[Check]:
 def _packages(
     machine: Machine, software: Software, trials: Mapping[str, Trial], warnings: Sequence[Warning]
 ) -> Iterator[Check]:
-    silent = _from(warnings, "python_silent", name="python")
-    yield from silent or [Check("python", OK, f"Python {software.python}")]
+    broken = _from(warnings, "python_silent", "python_too_old", name="python")
+    yield from broken or [Check("python", OK, f"Python {software.python}")]
     yield from _from(warnings, "debug_build", "two_onnxruntimes", name="packages")
-    if silent:
+    if broken:
         return
     for name in dict.fromkeys(("torch", ORT, *trials)):
         yield from _works(name, machine, software, trials.get(name))
@@ -201,19 +202,31 @@ def _torch_gpu(
     machine: Machine, software: Software, trial: Trial | None, warnings: Sequence[Warning]
 ) -> Iterator[Check]:
     name = "torch on the GPU"
+    tried = trial.devices.items() if trial is not None else ()
+    devices = {device: why for device, why in tried if device != "cpu"}
     known = _from(warnings, *hardware.NOT_BY_TORCH, name=name)
-    yield from known
-    if known or trial is None:
+    # Where all compute, a build has code, such as PTX, for cards newer than its version of CUDA.
+    if known and {*devices.values()} != {None}:
+        yield from known
         return
-    devices = {device: why for device, why in trial.devices.items() if device != "cpu"}
     for device, why in devices.items():
         if why is not None:
             remedy = "see the driver checks below"
             if "CUDA error: no kernel image" in why:  # some builds leave cards out
                 remedy = hardware.torch_remedy(machine, software.executable)
-            yield Check(name, FAIL, f"{device}: {why}", remedy)
+            yield _not_on_gpu(name, f"{device}: {why}", remedy)
     if working := [device for device, why in devices.items() if why is None]:
         yield Check(name, OK, f"gives correct results on {', '.join(working)}")
+
+
+def _not_on_gpu(name: str, text: str, remedy: str) -> Check:
+    """A trial that failed on a GPU, which is no fault where other processes hold the GPU."""
+    error = RuntimeError(text)
+    if is_out_of_memory(error):
+        return Check(name, WARN, text, FULL_HINT)
+    code, of_card = cause(error) or ("", "")
+    status = WARN if code == "gpu_busy" else FAIL
+    return Check(name, status, text, of_card if code.startswith("gpu_") else remedy)
 
 
 def _ort_gpu(machine: Machine, software: Software, trial: Trial | None) -> Iterator[Check]:
@@ -226,7 +239,7 @@ def _ort_gpu(machine: Machine, software: Software, trial: Trial | None) -> Itera
     if CUDA not in trial.devices:
         yield Check(name, WARN, "this build runs on the CPU only", remedy)
     elif why := trial.devices[CUDA]:
-        yield Check(name, FAIL, f"built in but not usable: {why}", remedy)
+        yield _not_on_gpu(name, f"built in but not usable: {why}", remedy)
     elif not differs:
         yield Check(name, OK, "gives correct results")
 
@@ -245,13 +258,14 @@ def _driver(machine: Machine, warnings: Sequence[Warning]) -> list[Check]:
 
 
 def _gpu(gpu: Gpu, machine: Machine, warnings: Sequence[Warning]) -> Iterator[Check]:
-    name = gpu.device or (gpu.subject if gpu.index is None else f"gpu {gpu.index}")
+    name = gpu.label
     if hardware.of_others(gpu, machine):
         why = gpu.unavailable.get("name") or gpu.unavailable["device"]
         yield Check(name, OK, f"not yours: {why}")
         return
     mine = [w for w in warnings if w.subject == gpu.subject and w.code not in hardware.NOT_BY_TORCH]
-    found = [*(_check(name, warning) for warning in mine), *_health(gpu, machine, name)]
+    found = [_check(name, warning) for warning in mine]
+    found += [*_health(gpu, machine, name), *_nvlinks(gpu, machine, name)]
     if not found and gpu.visible:
         unjudged = "; in a virtual machine its PCIe link cannot be judged" if gpu.is_virtual else ""
         found = [Check(name, OK, f"{gpu.name or 'GPU'}, no problems found{unjudged}")]
@@ -288,7 +302,7 @@ def _health(gpu: Gpu, machine: Machine, name: str) -> Iterator[Check]:
         message = "faulty memory could not be replaced by spare rows"
         yield Check(name, FAIL, message, "replace the card: `nvidia-smi -q -d ROW_REMAPPER`")
     elif gpu.row_remap == "pending":
-        message = "faulty memory waits for a reset to be replaced by spare rows"
+        message = "faulty memory waits for a reset to be taken out of use"
         remedy = f"end its processes, then `sudo nvidia-smi -i {gpu.index} -r`, or reboot"
         yield Check(name, WARN, message, remedy)
     if gpu.device in machine.exclusive:
@@ -314,6 +328,15 @@ def _slot(link: Pcie, name: str) -> Iterator[Check]:
         yield Check(name, WARN, message, "use a faster slot or check the BIOS settings")
 
 
+def _nvlinks(gpu: Gpu, machine: Machine, name: str) -> Iterator[Check]:
+    """Links that are down, as far as another card of the same model has more: a board may leave
+    some unconnected by design (Azure/azurehpc-health-checks#162)."""
+    most = max(other.nvlinks or 0 for other in machine.gpus if other.name == gpu.name)
+    if 0 < (gpu.nvlinks or 0) < most:  # 0: it has no bridge
+        message = f"{gpu.nvlinks} NVLinks are active, {most} on another card of its model"
+        yield Check(name, WARN, message, f"see why: `nvidia-smi nvlink -s -i {gpu.index}`")
+
+
 def _reached(ceilings: Ceilings | None) -> Iterator[Check]:
     """Cards whose measured ceilings are far below those expected of their model."""
     for device, shortfall in shortfalls(ceilings) if ceilings is not None else ():
@@ -328,7 +351,8 @@ def stragglers(report: Report) -> Iterator[Check]:
         device, name = candidate.case.device, names.get(candidate.case.device)
         if not candidate.blocks:
             reason = candidate.reason or Reason("unknown", "no reason given")
-            yield Check(f"{device} product", FAIL, f"not measured: {reason.message}", reason.hint)
+            status = WARN if reason.code in ("no_memory", "gpu_busy") else FAIL  # others hold it
+            yield Check(f"{device} product", status, f"not measured: {reason.message}", reason.hint)
             continue
         equals = [c for c in report.candidates.values() if names.get(c.case.device) == name]
         behind = against(candidate, fastest_of(equals))

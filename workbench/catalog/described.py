@@ -1,7 +1,6 @@
 """A user's workloads and backends, as child processes describe them; every answer is checked."""
 
 import atexit
-import os
 import signal
 import time
 from collections.abc import Callable, Iterable
@@ -115,13 +114,7 @@ class UserFile:
 
     def _awake(self) -> LineProcess:
         if self._child is None:
-            self._child = LineProcess(
-                command(MODULE),
-                self._kind,
-                self._name,
-                environ=os.environ,
-                new_session=True,
-            )
+            self._child = LineProcess(command(MODULE), self._kind, self._name, new_session=True)
         else:
             self._child.signal_group(signal.SIGCONT)
         return self._child

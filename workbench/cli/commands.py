@@ -87,7 +87,7 @@ def detect(python: str | None, as_json: bool) -> None:
 
     click.echo(machine_text(found, software, terminal_width()))
     for warning in warnings:
-        click.echo(f"warning: {warning.with_subject}", err=True)
+        click.echo(f"warning: {warning.about(found.name_of(warning.subject))}", err=True)
 
 
 @command(
@@ -105,9 +105,8 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     from ..advisor.doctor import examine
     from ..engine import ceiling_store
     from ..export.doctor import doctor_text
-    from ..machine.packages.software import package_of
+    from ..machine.packages.software import package_of, try_packages
     from ..machine.packages.stack_trial import TRIALS
-    from ..machine.packages.trials import try_packages
     from ..records.inspection import DoctorReport
     from ..report.anonymous import Pseudonyms
 
@@ -118,9 +117,7 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     installed = [name for name in TRIALS if package_of(name, software)]
     trials = try_packages(installed, python, at_once=not found.exclusive)
     known = ceiling_store.load(ceiling_store.fingerprint(found, software))
-    examined = examine(found, software, trials, known)
-    if compared is not None:
-        examined = examined.with_all_gpus(*compared)
+    examined = examine(found, software, trials, known, compared)
     if as_json:
         from msgspec.structs import asdict
 
@@ -207,7 +204,7 @@ def ceilings(
         say_why(report, code)
         for warning in warnings:
             if warning.code not in ALARMING:  # the log has those
-                say(f"warning: {warning.with_subject}")
+                say(f"warning: {warning.about(found.name_of(warning.subject))}")
     if as_json:
         names = [device.name for device in known.devices] if known else []
         sheets = {name: sheet for name, sheet in datasheets().items() if name in names}

@@ -33,20 +33,11 @@ def with_datasheets(ceilings: Ceilings) -> list[DeviceCeilings]:
     devices: list[DeviceCeilings] = []
     for device in ceilings.devices:
         devices.append(device)
-        sheet = load().get(device.name or "")
-        if sheet is not None:
-            devices.append(
-                DeviceCeilings(
-                    device=f"{device.device} datasheet",
-                    name=None,
-                    threads=None,
-                    peak_ops_per_s=sheet.peak_ops_per_s,
-                    memory_bytes_per_s=sheet.memory_bytes_per_s,
-                    memory={"copy": sheet.memory_bytes_per_s},
-                    cache_bytes=None,
-                    cache_bytes_per_s=None,
-                )
-            )
+        if (sheet := load().get(device.name or "")) is not None:
+            name, peaks = f"{device.device} datasheet", sheet.peak_ops_per_s
+            memory = sheet.memory_bytes_per_s, {"copy": sheet.memory_bytes_per_s}
+            no_cache = None, None
+            devices.append(DeviceCeilings(name, None, None, peaks, *memory, *no_cache))
     return devices
 
 

@@ -71,7 +71,6 @@ def _answer(name: str, process: QueryProcess, deadline_s: float) -> list[Gpu]:
         return msgspec.convert([{**least, **gpu} for gpu in found], list[Gpu])
 
     answer = process.answer(decode, deadline_s, since_start=True)  # all children started at once
-    process.close()
     return [] if isinstance(answer, Ended) else answer
 
 

@@ -22,6 +22,7 @@ _KERNEL_LOG = "check `nvidia-smi` and `dmesg | grep -iE 'nvrm|xid'`"
 _CUDA_12_8 = (12, 8)
 _AMPERE = (8, 0)  # the oldest that torch's builds for Arm have code for
 _BLACKWELL = (10, 0)  # the oldest that torch's CUDA 12.6 builds lack code for
+_OLDEST_PYTHON = (3, 10)  # see `process.bootstrap`
 _CUDA_13 = (13, 0)
 _CUDA_12 = (12, 0)
 
@@ -264,3 +265,6 @@ def _packages(machine: Machine, software: Software) -> Iterator[Warning]:
     if "python" in software.unavailable:
         text = f"the workers' interpreter does not answer: {software.unavailable['python']}"
         yield Warning("python_silent", text, "check the path given with --python")
+    elif () < version_numbers(software.python) < _OLDEST_PYTHON:
+        text = f"workers need Python 3.10 or newer, and {software.executable} is {software.python}"
+        yield Warning("python_too_old", text, "name a newer interpreter with --python")

@@ -4,7 +4,6 @@ NVML can crash or hang on a lost GPU, a workload can run out of memory, and a fo
 can do anything; none of that may harm this process.
 """
 
-import fcntl
 import os
 import select
 import socket
@@ -14,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, TypeVar, cast
+from typing import TypeVar
 
 from . import children
 from .children import empty_if_long, ending, log_tail
@@ -22,7 +21,7 @@ from .children import empty_if_long, ending, log_tail
 _REAP_S = 2.0  # ample, since SIGKILL ends a process promptly
 # A signal just before a wait does not interrupt it, so its handler runs after this slice.
 _SLICE_S = 0.1
-_PIPE_BYTES = 1 << 20  # the most that Linux allows without privileges (pipe(7))
+_BUFFER_BYTES = 1 << 20  # the kernel grants what net.core.wmem_max allows (socket(7))
 
 MOST_LINE_BYTES = 64 << 20  # in one answer; the profile of a large model takes a few MiB
 
@@ -39,92 +38,6 @@ class Ended:
 
     kind: str  # "crashed", "silent" or "not_started"
     message: str  # continues a sentence that begins with the name of the process
-
-
-class QueryProcess:
-    """Runs `argv`, which answers in lines on its standard output; its stderr is discarded."""
-
-    def __init__(self, argv: Sequence[str]) -> None:
-        self._began, self._incomplete = time.monotonic(), bytearray()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._failure = ""
-        try:
-            self._process = children.start(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                bufsize=0,
-            )
-        except (OSError, ValueError) as error:
-            self._failure = f"could not be started: {getattr(error, 'strerror', None) or error}"
-            return
-        self._pipe = cast("IO[bytes]", self._process.stdout)
-        self._readable = select.poll()
-        self._readable.register(self._pipe, select.POLLIN)
-        with suppress(OSError, AttributeError):  # room for readings that are not yet read
-            fcntl.fcntl(self._pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-
-    def line(self, deadline_s: float, *, since_start: bool = False) -> bytes | Ended:
-        """The next line within `deadline_s` from now or the child's start; none after `Ended`."""
-        waited_s = time.monotonic() - self._began if since_start else 0.0
-        line = self.poll(max(0.0, deadline_s - waited_s))
-        if line is None:
-            self.close()
-            return Ended("silent", f"gave no answer within {round(deadline_s, 2):g} s")
-        return line
-
-    def poll(self, wait_s: float = 0.0) -> bytes | Ended | None:
-        """The next line if it comes within `wait_s`, else None."""
-        if self._process is None:
-            return Ended("not_started", self._failure)
-        until = time.monotonic() + wait_s
-        while (line := self._complete()) is None and not self._pipe.closed:
-            left_s = max(0.0, until - time.monotonic())
-            if self._readable.poll(1e3 * min(left_s, _SLICE_S)):
-                self._incomplete += (data := os.read(self._pipe.fileno(), _PIPE_BYTES))
-                if not data:  # its pipe has closed, so it is ending
-                    children.exit_code(self._process, _REAP_S)
-                    self._end(self._process)
-            elif not left_s:
-                return None
-        return line or Ended("crashed", ending("ended without an answer", self._process.returncode))
-
-    def _complete(self) -> bytes | None:
-        """The first complete line; also an incomplete one if it is too long or the last."""
-        end = self._incomplete.find(b"\n", 0, MOST_LINE_BYTES) + 1
-        if not end and (self._pipe.closed or len(self._incomplete) >= MOST_LINE_BYTES):
-            end = MOST_LINE_BYTES
-        line = bytes(self._incomplete[:end])
-        del self._incomplete[:end]
-        return line or None
-
-    def answer(
-        self, decode: Callable[[bytes], _Answer], deadline_s: float, *, since_start: bool = False
-    ) -> _Answer | Ended:
-        """The next line decoded; see `line` and `parse`."""
-        return self.parse(self.line(deadline_s, since_start=since_start), decode)
-
-    def parse(self, line: bytes | Ended, decode: Callable[[bytes], _Answer]) -> _Answer | Ended:
-        """`line` decoded; a line that `decode` rejects ends the child."""
-        if isinstance(line, Ended):
-            return line
-        try:
-            return decode(line)
-        except Exception:
-            self.close()
-            return Ended("crashed", "gave an unreadable answer")
-
-    def close(self) -> None:
-        """Kill the child and what it started; unread lines are discarded."""
-        self._incomplete.clear()
-        if self._process is not None:
-            self._end(self._process)
-
-    def _end(self, process: subprocess.Popen[bytes]) -> None:
-        self._pipe.close()
-        children.kill(process)
-        children.reap(process, _REAP_S)
 
 
 class LineChannel:
@@ -157,6 +70,90 @@ class LineChannel:
         self._incomplete = bytearray(rest)
         return lines
 
+    def _arrives(self, within_s: float) -> bool:
+        """Whether anything, or the end, arrives within this time, but at most `_SLICE_S`."""
+        poller = select.poll()
+        poller.register(self.socket, select.POLLIN)
+        return bool(poller.poll(1e3 * min(within_s, _SLICE_S)))
+
+
+class QueryProcess(LineChannel):
+    """Runs `argv`, which answers in lines on its standard output; its stderr is discarded."""
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        ours, theirs = socket.socketpair()
+        super().__init__(ours)
+        self._began, self._lines = time.monotonic(), list[bytes]()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ended: Ended | None = None
+        with theirs:
+            # Room for readings that are not yet read.
+            theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
+            try:
+                self._process = children.start(
+                    argv, stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.DEVNULL
+                )
+            except (OSError, ValueError) as error:
+                text = f"could not be started: {getattr(error, 'strerror', None) or error}"
+                self._ended = Ended("not_started", text)
+
+    def line(self, deadline_s: float, *, since_start: bool = False) -> bytes | Ended:
+        """The next line within `deadline_s` from now or the child's start; none after `Ended`."""
+        waited_s = time.monotonic() - self._began if since_start else 0.0
+        line = self.poll(max(0.0, deadline_s - waited_s))
+        if line is None:
+            self.close()
+            return Ended("silent", f"gave no answer within {round(deadline_s, 2):g} s")
+        return line
+
+    def poll(self, wait_s: float = 0.0) -> bytes | Ended | None:
+        """The next line if it comes within `wait_s`, else None."""
+        until = time.monotonic() + wait_s
+        while not self._lines and self._ended is None:
+            left_s = max(0.0, until - time.monotonic())
+            if self._arrives(left_s):
+                try:
+                    self._lines += self.receive()
+                except LineTooLong:
+                    self._lines.append(b"")  # which is no answer
+                except EOFError:  # it is ending
+                    self._end(_REAP_S)
+            elif not left_s:
+                return None
+        return self._lines.pop(0) if self._lines else self._ended
+
+    def answer(
+        self, decode: Callable[[bytes], _Answer], deadline_s: float, *, since_start: bool = False
+    ) -> _Answer | Ended:
+        """The only line decoded, after which the child is ended; see `line` and `parse`."""
+        found = self.parse(self.line(deadline_s, since_start=since_start), decode)
+        self.close()
+        return found
+
+    def parse(self, line: bytes | Ended, decode: Callable[[bytes], _Answer]) -> _Answer | Ended:
+        """`line` decoded; a line that `decode` rejects ends the child."""
+        if isinstance(line, Ended):
+            return line
+        try:
+            return decode(line)
+        except Exception:
+            self.close()
+            return Ended("crashed", "gave an unreadable answer")
+
+    def close(self) -> None:
+        """Kill the child and what it started; unread lines are discarded."""
+        self._lines.clear()
+        self._end()
+
+    def _end(self, within_s: float = 0.0) -> None:
+        """Kill it unless it ends by itself `within_s`."""
+        if self._process is not None and self._ended is None:
+            children.exit_code(self._process, within_s)
+            children.kill(self._process)
+            code = children.reap(self._process, _REAP_S)
+            self._ended = Ended("crashed", ending("ended without an answer", code))
+        self.socket.close()
+
 
 class LineProcess(LineChannel):
     """A child at the other end of a socket; its output goes to an unnamed log file."""
@@ -165,7 +162,7 @@ class LineProcess(LineChannel):
         self,
         command: Sequence[str],
         *arguments: str,
-        environ: Mapping[str, str],
+        environ: Mapping[str, str] | None = None,
         new_session: bool = False,
     ) -> None:
         """Start `command` followed by the file descriptor of its socket and `arguments`."""
@@ -186,10 +183,8 @@ class LineProcess(LineChannel):
 
     def line(self, until: float) -> bytes:
         """The next line; TimeoutError if none comes before `until` on the monotonic clock."""
-        poller = select.poll()
-        poller.register(self.socket, select.POLLIN)
         while (left_s := until - time.monotonic()) > 0:
-            if poller.poll(1e3 * min(left_s, _SLICE_S)) and (lines := self.receive()):
+            if self._arrives(left_s) and (lines := self.receive()):
                 return lines[0]
         raise TimeoutError
 

@@ -203,6 +203,11 @@ class Gpu(msgspec.Struct, frozen=True):
         return self.uuid or self.pci_bus_id or listed or "gpu None"
 
     @property
+    def label(self) -> str:
+        """Its shortest name for people: `cuda:0`, or `gpu 1` if CUDA cannot use it."""
+        return self.device or (self.subject if self.index is None else f"gpu {self.index}")
+
+    @property
     def is_busy(self) -> bool:
         """Whether other processes use it; meaningless while we use it ourselves.
 
@@ -276,6 +281,10 @@ class Machine(msgspec.Struct, frozen=True):
     nvml: Nvml
     cuda: CudaDriver
     mps: bool = False  # NVIDIA's Multi-Process Service runs
+
+    def name_of(self, subject: str | None) -> str:
+        """The label of the GPU that a warning is about; any other subject as it is."""
+        return next((gpu.label for gpu in self.gpus if gpu.subject == subject), subject or "")
 
     @property
     def by_device(self) -> dict[str, Gpu]:

@@ -50,7 +50,6 @@ class Warning(msgspec.Struct, frozen=True):
         """The message with the remedy."""
         return f"{self.message}; {self.remedy}"
 
-    @property
-    def with_subject(self) -> str:
+    def about(self, subject: str) -> str:
         """`[row] busy; wait`."""
-        return f"[{self.subject}] {self.one_line}" if self.subject else self.one_line
+        return f"[{subject}] {self.one_line}" if subject else self.one_line

@@ -69,6 +69,7 @@ GPU_CAUSES = (
     ("launch timed out", "kernel_timeout", f"{_WATCHDOG}: choose a smaller size or batch"),
     ("busy or unavailable", "gpu_busy", f"end its processes, or {SHARE_GPU}"),
     ("ECC error", "gpu_faulty", "reset or replace the card: `nvidia-smi -q -d ECC,ROW_REMAPPER`"),
+    ("NVLink error", "gpu_faulty", "count its errors: `nvidia-smi nvlink -e`, then reboot"),
     ("captur", "unsupported", UNCAPTURED),
     ("shared memory segment", "shared_memory", "in Docker: `docker run --shm-size 1g`"),  # NCCL
     ("cuDNN is unavailable", "no_cudnn", f"install '{PACKAGE}'"),  # ONNX Runtime

@@ -1,7 +1,6 @@
 """One rank's share of a data-parallel training, and the check of the result of all ranks."""
 
 import hashlib
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
@@ -76,22 +75,16 @@ class Replica(TrainingTask):
         every tensor's gradient and a digest of the new weights."""
         self.update((self.data[:samples], self.labels[:samples]))
         gradient = torch.cat([sampled(p.grad.ravel()) for p in self.network.parameters()])
-        digest = hashlib.sha256()
-        for tensor in self.network.parameters():
-            digest.update(tensor.detach().cpu().numpy().tobytes())
+        weights = (tensor.detach().cpu().numpy() for tensor in self.network.parameters())
+        digest = hashlib.sha256(b"".join(each.tobytes() for each in weights))
         self.reset()
         return {"gradient": gradient.tolist(), "weights": digest.hexdigest()}
 
-    def memory_peak(self) -> int:
+    def memory_peak(self) -> int | None:
         """Bytes that torch allocated for the case on CUDA, or that this process holds on a CPU."""
         if self.device.type == "cuda":
             return int(torch.cuda.max_memory_allocated(self.device) - self.held_bytes)
-        if (peak := resident_peak()) is not None:
-            return peak
-        import resource
-
-        unit = 1 if sys.platform == "darwin" else 1024  # getrusage(2)
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+        return resident_peak()
 
     def profiled(self, steps: int) -> dict[str, Any]:
         return asdict(self.profile(steps))

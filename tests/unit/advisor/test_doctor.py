@@ -9,7 +9,7 @@ from examined_machines import CPU, CUDA, HEALTHY, ON_GPU, WORKING, bad, software
 
 from workbench.advisor.doctor import FAIL, Examination, examine
 from workbench.export.doctor import doctor_text
-from workbench.machine.packages.trials import Trial
+from workbench.records.inspection import Trial
 from workbench.records.machine import CudaDriver, Memory, Nvml, Os, Package
 from workbench.records.reason import Reason
 
@@ -18,6 +18,11 @@ def test_a_machine_without_a_gpu_can_be_in_order() -> None:
     found = examine(build_machine(), software(), WORKING)
     assert bad(found) == {} and not found.failed
     assert doctor_text(found).endswith("Everything is in order.")
+
+
+def test_an_interpreter_on_which_no_worker_runs_fails_though_its_packages_work() -> None:
+    found = examine(build_machine(), software(python="3.9.18"), WORKING)
+    assert found.failed and list(bad(found)) == ["python"]
 
 
 def test_a_build_for_gpus_is_no_fault_where_there_is_none() -> None:
@@ -132,6 +137,25 @@ def test_a_gpu_that_torch_cannot_start_is_reported_in_torchs_own_words() -> None
     assert bad(found)["torch on the GPU"].message == "cuda: CUDA unknown error"
     level = next(level for level in found.stack if level.name == "torch")
     assert (level.status, level.note) == ("warn", "runs on cpu; not on cuda")
+
+
+@pytest.mark.parametrize(
+    ("why", "status", "remedy"),
+    [
+        ("CUDA out of memory. Tried to allocate 2.00 MiB", "warn", "other processes fill the GPU"),
+        ("CUDA error: CUDA-capable device(s) is/are busy or unavailable", "warn", "end its proc"),
+        ("CUDA error: uncorrectable ECC error encountered", "fail", "reset or replace the card"),
+    ],
+)
+def test_a_gpu_that_others_hold_is_no_fault_of_torch(why, status, remedy) -> None:
+    trial = Trial("2.13.0", {"CUDA": "13.0"}, {"cpu": None, "cuda:0": None, "cuda:1": why})
+    provider = Trial("1.31.1", {}, {CPU: None, CUDA: why})
+    trials = {"torch": trial, "onnxruntime": provider}
+    found = examine(with_gpu(), software("CUDA 13.0", "CUDA 13.0"), trials)
+    for name in trials:
+        check = bad(found)[f"{name} on the GPU"]
+        assert check.status == status and remedy in (check.remedy or "")
+    assert found.failed == (status == "fail")
 
 
 def test_a_card_that_the_build_of_torch_leaves_out_needs_another_build() -> None:

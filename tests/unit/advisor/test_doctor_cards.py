@@ -14,6 +14,7 @@ from workbench.export.doctor import doctor_text
 from workbench.machine.nvidia.driver_errors import nvml_text
 from workbench.machine.nvidia.gpu_fields import with_reasons
 from workbench.machine.nvidia.nvml import Links
+from workbench.records.inspection import Trial
 from workbench.records.machine import Gpu, GpuProcess, Nvml, Os, Pcie
 from workbench.records.reason import Reason
 from workbench.report.report import Report
@@ -86,6 +87,15 @@ def test_a_card_of_which_nvml_has_read_nothing_is_not_called_healthy() -> None:
     assert "dmesg" in (check.remedy or "")
 
 
+def test_a_card_with_links_that_are_down_is_found_next_to_its_equals() -> None:
+    links = enumerate((18, 16, 0))  # the last has no bridge
+    cards = [changed(index=n, device=f"cuda:{n}", uuid=f"GPU-{n}", nvlinks=up) for n, up in links]
+    here = msgspec.structs.replace(with_gpu(), gpus=cards)
+    (check,) = bad(examine(here, CUDA, ON_GPU)).values()
+    assert (check.name, check.status) == ("cuda:1", "warn")
+    assert check.message == "16 NVLinks are active, 18 on another card of its model"
+
+
 def test_cards_that_one_setting_hides_are_one_finding() -> None:
     hidden = {"device": None, "visible": False, "unavailable": {"device": "hidden by it"}}
     cards = [changed(index=n, uuid=f"GPU-{n}", **(hidden if n else {})) for n in range(8)]
@@ -93,6 +103,8 @@ def test_cards_that_one_setting_hides_are_one_finding() -> None:
     found = examine(here, CUDA, ON_GPU)
     assert [(c.name, c.status) for c in found.checks[-2:]] == [("cuda:0", "ok"), ("gpu 1", "warn")]
     assert "and 6 other GPUs are not used" in found.checks[-1].message
+    notes = [level.note for level in found.stack if level.name == "GPU"]
+    assert notes == ["cuda:0", *["hidden"] * 7]
 
 
 @pytest.mark.parametrize(
@@ -141,9 +153,15 @@ def test_mps_shares_an_exclusive_card() -> None:
     ],
 )
 def test_a_card_that_torch_cannot_use_fails(changes, name, remedy) -> None:
-    card = changed(**changes)
-    found = examine(with_gpu(card), CUDA, ON_GPU)
+    trial = Trial("2.13.0", {}, {"cpu": None, "cuda:0": "CUDA error: it cannot be used"})
+    found = examine(with_gpu(changed(**changes)), CUDA, {**ON_GPU, "torch": trial})
     assert found.failed and remedy in (bad(found)[name].remedy or "")
+
+
+def test_a_build_that_computes_has_code_for_the_card_whatever_its_version() -> None:
+    newer = changed(compute_capability="12.0", name="NVIDIA GeForce RTX 5090")
+    for_cuda_12 = software("CUDA 12.6", "CUDA 12.6")
+    assert bad(examine(with_gpu(newer), for_cuda_12, ON_GPU)) == {}
 
 
 def two_gpus(second_s: float, *, alike: bool = True) -> Report:
@@ -165,6 +183,13 @@ def test_of_equal_gpus_only_the_slower_one_is_named() -> None:
     assert {check.status for check in doctor.stragglers(two_gpus(1.4, alike=False))} == {"ok"}
 
 
+def test_a_gpu_that_others_fill_is_not_called_faulty() -> None:
+    full, faulty = case("cuda:0-a"), case("cuda:1-a")
+    failed = {full: Reason("no_memory", "2 GiB"), faulty: Reason("gpu_faulty", "ECC")}
+    found = Report.of(events({full: [], faulty: []}, gpus=["cuda:0", "cuda:1"], failed=failed))
+    assert [check.status for check in doctor.stragglers(found)] == ["warn", "fail"]
+
+
 def test_a_slow_gpu_is_found_next_to_one_of_a_faster_model() -> None:
     names = [f"cuda:{number}" for number in range(3)]
     steps_s = dict(zip(names, (0.3, 1.0, 1.4), strict=True))
@@ -178,12 +203,13 @@ def test_a_slow_gpu_is_found_next_to_one_of_a_faster_model() -> None:
 
 
 def test_the_links_are_a_table() -> None:
-    found = Examination([], [])
-    joined = Links([["", "NVLink"], ["NVLink", ""]])
-    links = found.with_all_gpus(two_gpus(1.0), joined)
+    def compared(links: Links) -> Examination:
+        return examine(with_gpu(), CUDA, ON_GPU, None, (two_gpus(1.0), links))
+
+    links = compared(Links([["", "NVLink"], ["NVLink", ""]]))
     text = doctor_text(links)
     assert re.search(r"^GPU 0 +NVLink$", text, re.MULTILINE)
     names = [Gpu(0, "cuda:1", None, None, None)]
     assert re.search(r"^cuda:1 +NVLink$", doctor_text(links, names), re.MULTILINE)
-    unknown = Links([], Reason("library_missing", "no NVML"))
-    assert "not known: no NVML" in doctor_text(found.with_all_gpus(two_gpus(1.0), unknown))
+    unknown = compared(Links([], Reason("library_missing", "no NVML")))
+    assert "not known: no NVML" in doctor_text(unknown)

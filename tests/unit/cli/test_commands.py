@@ -79,7 +79,7 @@ def test_the_doctor_tries_one_package_after_another_on_an_exclusive_gpu(
         return {}
 
     monkeypatch.setattr("workbench.machine.detect", detect)
-    monkeypatch.setattr("workbench.machine.packages.trials.try_packages", tried)
+    monkeypatch.setattr("workbench.machine.packages.software.try_packages", tried)
     CliRunner().invoke(doctor, [], catch_exceptions=False)
     assert asked == {"at_once": at_once}
 
@@ -87,7 +87,7 @@ def test_the_doctor_tries_one_package_after_another_on_an_exclusive_gpu(
 def test_all_gpus_needs_one_before_any_package_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     here = machine(), Software("3.11", "python", {}, {})
     monkeypatch.setattr("workbench.machine.detect", lambda _: here)
-    monkeypatch.setattr("workbench.machine.packages.trials.try_packages", pytest.fail)
+    monkeypatch.setattr("workbench.machine.packages.software.try_packages", pytest.fail)
     with pytest.raises(UsageError, match="no GPU"):
         cli.main(["doctor", "--all-gpus"], standalone_mode=False)
 

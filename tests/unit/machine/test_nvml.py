@@ -13,7 +13,7 @@ from stub_driver import StubDriver
 
 from workbench.machine.host.memory import system_memory
 from workbench.machine.nvidia import nvml_fields, probe_client
-from workbench.machine.nvidia.gpu_fields import missing_fields
+from workbench.machine.nvidia.gpu_fields import with_reasons
 from workbench.machine.nvidia.probe_client import GpuProbes, nvml_answer, start_probe
 from workbench.process.line_process import Ended, QueryProcess
 from workbench.records.machine import Gpu, GpuProcess, Nvml
@@ -25,8 +25,8 @@ def ask_nvml(stub: StubDriver, library: str = "nvml", **settings: str) -> tuple[
 
 
 def assert_complete(gpu: Gpu) -> None:
-    """Every absence has its reason, and no reason stands at a reading that is simply there."""
-    assert set(missing_fields(gpu)) <= set(gpu.unavailable), gpu
+    """Every absence has its reason."""
+    assert with_reasons(gpu, "none is given") == gpu
 
 
 def test_a_healthy_gpu_is_read_completely(stub: StubDriver) -> None:
@@ -62,6 +62,13 @@ def test_who_may_use_a_gpu(stub: StubDriver, mode: str, expected: str) -> None:
 def test_whether_spare_rows_replaced_faulty_memory(stub: StubDriver, expected: str) -> None:
     _, [gpu] = ask_nvml(stub, NVML_STUB_ROW_REMAP=expected)
     assert gpu.row_remap == expected
+
+
+@pytest.mark.parametrize("expected", ["none", "pending"])
+def test_whether_a_card_before_ampere_has_to_retire_pages(stub: StubDriver, expected: str) -> None:
+    turing = "nvmlDeviceGetRemappedRows=3"
+    _, [gpu] = ask_nvml(stub, NVML_STUB=turing, NVML_STUB_ROW_REMAP=expected)
+    assert gpu.row_remap == expected and gpu.unavailable == {}
 
 
 def test_more_nvlinks_than_todays_header_knows(stub: StubDriver) -> None:
@@ -190,7 +197,7 @@ def test_each_reading_fails_by_itself(stub: StubDriver) -> None:
     assert len(gpus) == len(READINGS)
     for gpu in gpus:
         assert len(gpu.unavailable) == 1, gpu
-        assert list(gpu.unavailable) == missing_fields(gpu)
+        assert_complete(gpu)
         assert "not supported" in next(iter(gpu.unavailable.values()))
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from workbench import catalog
 from workbench.catalog.files import backend_file, is_built_in
-from workbench.machine.packages import trials
+from workbench.machine.packages import software
+from workbench.machine.packages.software import try_packages
 from workbench.machine.packages.stack_trial import TRIALS, _cudnn
-from workbench.machine.packages.trials import try_packages
 from workbench.worker.onnx_gpu import CONVOLUTION, DOUBLING
 
 
@@ -79,7 +79,7 @@ def test_a_crash_and_a_hang_are_failures_too(tmp_path, monkeypatch: pytest.Monke
     crash.write_text("#!/bin/sh\nkill -SEGV $$\n")
     crash.chmod(0o755)
     assert "SIGSEGV" in (try_packages(["torch"], str(crash))["torch"].failure or "")
-    monkeypatch.setattr(trials, "DEADLINE_S", 0.2)
+    monkeypatch.setattr(software, "TRIAL_DEADLINE_S", 0.2)
     hang = tmp_path / "hang"
     hang.write_text("#!/bin/sh\nexec sleep 60\n")
     hang.chmod(0o755)

@@ -241,6 +241,11 @@ def test_a_foreign_interpreter_that_is_silent() -> None:
     assert "~/p ended" in only(hardware_warnings(machine(), stack), "python_silent").message
 
 
+def test_an_interpreter_that_is_too_old_for_workers() -> None:
+    found = hardware_warnings(machine(), replace(software(), python="3.9.18"))
+    assert "~/v/bin/python is 3.9.18" in only(found, "python_too_old").message
+
+
 def test_a_card_that_the_build_has_no_code_for() -> None:
     volta = replace(GPU, name="Tesla V100", compute_capability="7.0")
     warning = only(hardware_warnings(machine(volta), torch("CUDA 13.0")), "gpu_without_code")

@@ -25,7 +25,7 @@ def start(code: str) -> QueryProcess:
 
 def test_lines_arrive_one_by_one_and_then_the_end() -> None:
     process = start("print('one'); print('two')")
-    assert [process.line(30), process.line(30)] == [b"one\n", b"two\n"]
+    assert [process.line(30), process.line(30)] == [b"one", b"two"]
     assert process.line(30) == Ended("crashed", "ended without an answer (exit code 0)")
 
 
@@ -45,7 +45,7 @@ def test_each_death_is_named(code: str, words: str) -> None:
 def test_a_silent_child_is_killed_at_its_deadline(deadline_s: float, since_start: bool) -> None:
     """The deadline may count from before the wait."""
     process = start("import signal; print('up', flush=True); signal.pause()")
-    assert process.line(30) == b"up\n"
+    assert process.line(30) == b"up"
     process._began -= 600
     ended = process.line(deadline_s, since_start=since_start)
     assert ended == Ended("silent", f"gave no answer within {deadline_s:g} s")
@@ -79,7 +79,7 @@ def test_a_program_that_is_not_there() -> None:
 
 def test_after_the_end_nothing_more_is_taken_in() -> None:
     process = QueryProcess(["/bin/sh", "-c", "yes; true"])  # `yes` outlives the shell
-    assert process.line(30) == b"y\n"
+    assert process.line(30) == b"y"
     process.close()
     while isinstance(process.line(30), bytes):  # for ever, if all were forwarded
         pass
@@ -134,7 +134,7 @@ def test_a_line_without_an_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LineTooLong):
         channel.receive()
     endless = start("print('x' * 1500)")
-    assert endless.line(30) == b"x" * 1000
+    assert endless.line(30) == b""
 
 
 def test_a_long_log_is_emptied_while_the_child_writes() -> None:

@@ -67,6 +67,7 @@ def test_bold_print_is_left_out_of_a_message() -> None:
         ),
         ("CUDA error: CUDA-capable device(s) is/are busy or unavailable", "gpu_busy", True, "-c"),
         ("CUDA failure 214: uncorrectable ECC error encountered", "gpu_faulty", True, "ECC"),
+        ("CUDA error: uncorrectable NVLink error detected", "gpu_faulty", True, "nvlink -e"),
         (
             "NOT_IMPLEMENTED : Non-zero status code returned while running Conv node. Name:''"
             " Status Message: cuDNN is unavailable or disabled for CUDA Execution Provider:",

@@ -164,9 +164,11 @@ class RunView:
         found = self.report.largest_batches
         return next((each for each in found if each.case == candidate.case.id), None)
 
-    def title(self, scenario: str) -> str:
-        row = self.report.rows.get(scenario)
-        return row.title if row else scenario
+    def title(self, subject: str) -> str:
+        """The title of a row, or the name of a GPU."""
+        if (row := self.report.rows.get(subject)) is not None:
+            return row.title
+        return self.report.machine.name_of(subject) if self.report.machine else subject
 
     def case_name(self, case_id: str | None) -> str:
         """`cuda:0 torch bf16` for a case id, with parameters that differ within its row."""

@@ -64,9 +64,7 @@ def _said(event: ev.AnyEvent, run: RunView) -> Said:  # noqa: C901 - one flat ar
             return "ceilings", f"measured {event.ceilings.measured_at[:10]}"
         case ev.WarningRaised():
             tone = "error" if event.warning.code in ALARMING else "warning"
-            subject = run.title(event.warning.subject or "")
-            named = msgspec.structs.replace(event.warning, subject=subject)
-            return "warning", named.with_subject, tone
+            return "warning", event.warning.about(run.title(event.warning.subject or "")), tone
         case ev.RacePlanned():
             return "planned", f"{run.title(event.scenario)}: {_candidates(event.cases)}"
         case ev.RaceStarted():

@@ -36,8 +36,7 @@ def _file() -> _File:
 
 def nvml_text(code: int) -> str:
     """One line for `unavailable`: plain words, and the code to search for."""
-    meaning = _file().meanings["NVML"].get(str(code))
-    return f"{meaning.message} (NVML {code})" if meaning else f"NVML error {code}"
+    return error_reason("NVML", code).message
 
 
 def error_reason(api: str, code: int) -> Reason:

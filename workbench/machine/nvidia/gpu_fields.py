@@ -27,16 +27,11 @@ def normalise_bus_id(text: str) -> str | None:
     return f"{domain:04x}:{bus:02x}:{device:02x}.{function:x}"
 
 
-def missing_fields(gpu: Gpu) -> list[str]:
-    """Names of the fields that are None, such as `power_w` and `pcie.width`."""
+def with_reasons(gpu: Gpu, reason: str) -> Gpu:
+    """`gpu` with `reason` for every field that is None, such as `pcie.width`, and has none yet."""
     fields = {name: getattr(gpu, name) for name in _FIELDS}
     fields |= {f"pcie.{name}": value for name, value in msgspec.structs.asdict(gpu.pcie).items()}
-    return [name for name, value in fields.items() if value is None]
-
-
-def with_reasons(gpu: Gpu, reason: str) -> Gpu:
-    """`gpu` with `reason` for every missing field that has no reason yet."""
-    reasons = dict.fromkeys(missing_fields(gpu), reason)
+    reasons = {name: reason for name, value in fields.items() if value is None}
     return msgspec.structs.replace(gpu, unavailable={**reasons, **gpu.unavailable})
 
 

@@ -90,9 +90,10 @@ def _current_mode(modes: list[int]) -> bool:
     return bool(modes[0])
 
 
-def _row_remap(found: tuple[int, int, int, int]) -> str:
-    """Its last two numbers are flags: whether a row waits for a reset, and whether one failed."""
-    _, _, pending, failed = found
+def _row_remap(found: tuple[int, int, int, int] | int) -> str:
+    """Two numbers, then flags: whether a row waits for a reset, and whether one failed.  Before
+    Ampere one flag: whether a page waits for a reset to be retired."""
+    pending, failed = (found, 0) if isinstance(found, int) else found[2:]
     return "failed" if failed else "pending" if pending else "none"
 
 
@@ -150,7 +151,9 @@ _OF_GPU = _CHANGING | {
     "ecc_uncorrected": _Reading(
         "nvmlDeviceGetTotalEccErrors", extra=(_UNCORRECTED, _SINCE_DRIVER_LOAD)
     ),
-    "row_remap": _Reading("nvmlDeviceGetRemappedRows", convert=_row_remap),
+    "row_remap": _Reading(
+        "nvmlDeviceGetRemappedRows", "nvmlDeviceGetRetiredPagesPendingStatus", convert=_row_remap
+    ),
     "virtualization": _Reading("nvmlDeviceGetVirtualizationMode", convert=_named(_VIRTUALIZATION)),
     "compute_mode": _Reading("nvmlDeviceGetComputeMode", convert=_named(_COMPUTE_MODE)),
     "processes": _PROCESSES,
@@ -224,11 +227,10 @@ class NvmlFields:
 
     def _power(self) -> tuple[float | None, float | None]:
         """Watts, and the seconds before now that they may stand for."""
-        values, _ = self._query.ask(("nvmlDeviceGetFieldValues", self._handle, [_POWER_INSTANT]))
-        if values is not None and values[0].nvmlReturn == 0:
-            milliwatts = values[0].value.uiVal
-            if milliwatts not in (0, _NOT_AVAILABLE):
-                return _watts(milliwatts), _INSTANT_S
+        known, _ = self._numbered(_POWER_INSTANT)
+        milliwatts = known[_POWER_INSTANT].uiVal if known else 0
+        if milliwatts not in (0, _NOT_AVAILABLE):
+            return _watts(milliwatts), _INSTANT_S
         watts = self._take("power_w", _Reading("nvmlDeviceGetPowerUsage", convert=_watts))
         if watts is None:
             return None, None
@@ -236,20 +238,21 @@ class NvmlFields:
         instantaneous = capability is not None and tuple(capability) <= _GA100
         return watts, _INSTANT_S if instantaneous else _AVERAGED_S
 
+    def _numbered(self, *numbers: int) -> tuple[dict[int, Any], str]:
+        """The values that NVML has of its numbered fields, and why it lacks the first."""
+        values, failure = self._query.ask(("nvmlDeviceGetFieldValues", self._handle, list(numbers)))
+        if failure is not None:
+            return {}, failure.text
+        known = {each.fieldId: each.value for each in values if each.nvmlReturn == 0}
+        return known, nvml_text(values[0].nvmlReturn)
+
     def _slowed(self) -> dict[str, float] | None:
-        """Seconds by cause; each field value has a return code of its own."""
-        fields = _Reading("nvmlDeviceGetFieldValues", extra=(list(_SLOWED_FIELDS),))
-        values = self._take("slowed_s", fields)
-        if values is None:
+        """Seconds by cause."""
+        known, why = self._numbered(*_SLOWED_FIELDS)
+        if not known:
+            self._reasons["slowed_s"] = why
             return None
-        seconds = {
-            _SLOWED_FIELDS[value.fieldId]: value.value.ullVal / _NS_PER_S
-            for value in values
-            if value.nvmlReturn == 0
-        }
-        if not seconds:
-            self._reasons["slowed_s"] = nvml_text(values[0].nvmlReturn)
-        return seconds or None
+        return {_SLOWED_FIELDS[field]: value.ullVal / _NS_PER_S for field, value in known.items()}
 
     def _memory(self) -> tuple[int | None, int | None]:
         """Total and used bytes; version 2 of the call excludes the driver's reserve from `used`."""

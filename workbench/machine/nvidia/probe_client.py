@@ -64,13 +64,14 @@ def nvml_answer(process: QueryProcess | Reason, deadline_s: float) -> tuple[Nvml
     stay unread."""
     if isinstance(process, Reason):
         return Nvml(False, process), []
-    header = process.answer(Decoder(NvmlHeader).decode, deadline_s)
+    header = process.parse(process.line(deadline_s), Decoder(NvmlHeader).decode)
     if isinstance(header, Ended):
         return Nvml(available=False, reason=ending(header)), []
     gpus: list[Gpu] = []
     failure, decode = None, Decoder(Gpu).decode
     for index in range(header.count):
-        gpu: Gpu | Ended = failure if failure else process.answer(decode, deadline_s)
+        line = failure if failure else process.line(deadline_s)
+        gpu: Gpu | Ended = process.parse(line, decode)
         if isinstance(gpu, Ended):
             failure = gpu
             gpu = with_reasons(Gpu(index, None, None, None, None), ending(gpu).message)
@@ -85,15 +86,12 @@ def cuda_answer(
     if isinstance(process, Reason):
         return failed(process)
     answer = process.answer(Decoder(CudaAnswer).decode, deadline_s, since_start=since_start)
-    process.close()
     return failed(ending(answer, "CUDA")) if isinstance(answer, Ended) else answer
 
 
 def gpu_links() -> Links:
     """The links between the GPUs, read in a process of its own."""
-    process = start_probe("links")
-    answer = process.answer(Decoder(Links).decode, DEADLINE_S)
-    process.close()
+    answer = start_probe("links").answer(Decoder(Links).decode, DEADLINE_S)
     return Links([], ending(answer)) if isinstance(answer, Ended) else answer
 
 

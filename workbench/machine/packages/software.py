@@ -1,10 +1,13 @@
-"""The software stack: versions in the workers' interpreter, and relevant environment variables."""
+"""The software stack: the packages of the workers' interpreter, and relevant variables.
+
+Their versions are found without importing them, and trials show whether they work.
+"""
 
 import os
 import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,13 +16,15 @@ import msgspec
 from ... import catalog
 from ...process.children import adopt_orphans, command
 from ...process.line_process import Ended, QueryProcess
+from ...records.inspection import Trial
 from ...records.machine import Package, Software
 from ...text.sanitize import printable_json
-from . import stack_query
+from . import stack_query, stack_trial
 
 ORT = "onnxruntime"
 _GREETING_LINES = 10
 FOREIGN_DEADLINE_S = 20.0  # a conda interpreter on a cold network file system takes seconds
+TRIAL_DEADLINE_S = 120.0  # a CUDA build on a cold network disk takes most of a minute to import
 
 # Packages that this program's own interpreter needs, even if another one runs the workers.
 _OWN = ("textual", "nvidia-ml-py")
@@ -143,3 +148,26 @@ def _foreign(process: QueryProcess, deadline_s: float) -> Software | Ended:
         with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return msgspec.json.decode(printable_json(line), type=Software)
     return Ended("crashed", "does not answer like a Python interpreter")
+
+
+def try_packages(
+    names: Sequence[str], python: str | None = None, *, at_once: bool = True
+) -> dict[str, Trial]:
+    """Package -> trial; a crash or a hang is that package's failure.
+
+    `at_once` is not for GPUs that admit one process at a time.
+    """
+    file = Path(stack_trial.__file__)
+    processes = (QueryProcess(command(file, name, python=python)) for name in names)
+    started = list(processes) if at_once else processes
+    return dict(zip(names, map(_trial, started), strict=True))
+
+
+def _trial(process: QueryProcess) -> Trial:
+    decode = msgspec.json.Decoder(Trial).decode
+    trial = process.answer(
+        lambda line: decode(printable_json(line)), TRIAL_DEADLINE_S, since_start=True
+    )
+    if isinstance(trial, Ended):
+        return Trial(failure=f"the process that tried it {trial.message}")
+    return trial
