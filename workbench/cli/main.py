@@ -127,7 +127,8 @@ def refuse(error: Exception) -> None:
     number, why = (error.errno, error.strerror) if isinstance(error, OSError) else (None, "")
     if number in NO_ROOM:
         let_go(sys.stdout)
-        fail(f"the output could not be written: {why}; write it elsewhere", FAILED)
+        name = getattr(error, "filename", None) or "the output"
+        fail(f"{name} cannot be written: {why}; write it elsewhere", FAILED)
     if number in SHORT:
         fail(f"{why}: {SHORT[number]}", FAILED)
     if number == errno.ECANCELED:  # raised by `Control.writing`
