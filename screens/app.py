@@ -68,7 +68,6 @@ class WorkbenchApp(Shell):
         self._unconfirmed: tuple[str, float] | None = None  # the last question, and when
         self._preview = preview  # rows of `request` before the engine has planned them
         self._monotonic = monotonic
-        self._source: EventSource | None = None
         self._over = asyncio.Event()  # set when the current run has ended in any way
         self._leaving = False
         # Whether the screen for this kind of run was opened.
@@ -134,8 +133,11 @@ class WorkbenchApp(Shell):
         """Show a kept run instead of the one raced here, until escape."""
         if self.raced.going:  # one was started while the journal was read
             return
-        self.session, self._opened = kept, True
-        self.show_mode(_mode_of(kept))
+        self._show(kept, _mode_of(kept))
+
+    def _show(self, session: Session, mode: str) -> None:
+        self.session, self._opened = session, True
+        self.show_mode(mode)
         self.repaint()
 
     @property
@@ -145,9 +147,7 @@ class WorkbenchApp(Shell):
 
     def action_close_run(self) -> None:
         """Show the run that was raced here again, on the list of runs."""
-        self.session, self._opened = self.raced, True
-        self.show_mode(RUNS)
-        self.repaint()
+        self._show(self.raced, RUNS)
 
     def _start(self) -> None:
         self._over.clear()
@@ -286,10 +286,6 @@ class WorkbenchApp(Shell):
         session.looked_at = session.looked_at or session.report.current_row
         self.send_control("cancel")
         self.repaint()
-
-    def send_control(self, control: str) -> None:
-        if self._source is not None:
-            self._source.send(control)
 
     def action_new(self, request: Request | None = None) -> None:
         from .pages.new_run import NewRunScreen  # its imports would delay the first picture

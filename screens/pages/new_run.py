@@ -172,8 +172,7 @@ class NewRunScreen(ModalScreen[Request | None]):
                 cells = {"name": Text.of((name, style)), "title": Text.of((title, "dim"))}
                 found.append(Line(entry, cells))
         first = replace(_COLUMNS[0], title=f"/{sought}") if sought else _COLUMNS[0]
-        nothing = Text.of("none: esc shows all")
-        self.query_one(Table).show((first, *_COLUMNS[1:]), found, nothing)
+        self.query_one(Table).show((first, *_COLUMNS[1:]), found, "none: esc shows all")
 
     def _titles(self, entry: str) -> tuple[str, str]:
         if entry in _ENTRIES:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual import events, work
 from textual.app import ComposeResult
@@ -117,9 +117,7 @@ class RunsScreen(ViewScreen):
             empty = LATER if session.going else "reading the runs..."
         elif self.query_one(FilterBar).value:
             empty = "nothing matches the filter"
-        self.query_one(Table).show(
-            (MARKED, *COLUMNS), lines, Text.of((self._problem or empty, "dim"))
-        )
+        self.query_one(Table).show((MARKED, *COLUMNS), lines, self._problem or empty)
         said = []
         if self._kept is not None:
             count = len(self._kept)
@@ -130,7 +128,6 @@ class RunsScreen(ViewScreen):
         if session.going:
             said.append("a run is in progress: wait for it to end, or stop it with x")
         self.write("runs-title", Text.of(("   ".join(said), "dim")).truncate)
-        self.draw_chosen()
 
     def draw_chosen(self) -> None:
         chosen = self._chosen
@@ -186,35 +183,31 @@ class RunsScreen(ViewScreen):
         self.app.push_screen(CompareScreen(first, second))
 
     def on_table_selected(self) -> None:
-        self._read(self._shell.show_run)
+        self._read(self.shell.show_run)
 
     def action_again(self) -> None:
         def start(kept: Session) -> None:
             if (started := kept.report.started) is not None:
-                self._shell.start_command(started.tool.command)
+                self.shell.start_command(started.tool.command)
 
         self._read(start)
 
     def action_export(self) -> None:
-        self._read(lambda kept: self._shell.export(kept.report))
+        self._read(lambda kept: self.shell.export(kept.report))
 
     def _read(self, then: Callable[[Session], None]) -> None:
         if (chosen := self._chosen) is not None:
-            self._shell.read_run(chosen[0], then)
-
-    @property
-    def _shell(self) -> Any:
-        return self.app
+            self.shell.read_run(chosen[0], then)
 
     def action_delete(self) -> None:
         if (chosen := self._chosen) is None:
             return
         path, run = chosen
-        if not self._shell.confirmed(f"del again deletes {run.id}"):
+        if not self.shell.confirmed(f"del again deletes {run.id}"):
             return
         try:
             history.delete(path)
         except OSError as error:
-            self._shell.complain(f"{run.id} is not deleted: {error.strerror}")
+            self.shell.complain(f"{run.id} is not deleted: {error.strerror}")
         self._marks.pop(run.id, None)
         self._refresh_index()

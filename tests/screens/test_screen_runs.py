@@ -364,7 +364,8 @@ async def test_del_deletes_a_run_at_the_second_press_on_it(kept: Path) -> None:
     app._monotonic = lambda: 0.0
     async with on_runs(app, size=(60, 20)) as pilot:
         await press(pilot, "delete")
-        assert "del again deletes 20261121-120000-dddd" in text(pilot)
+        (notice,) = app._notifications
+        assert "del again deletes 20261121-120000-dddd" in notice.message
         await press(pilot, "down", "delete", "up", "delete")
         assert len([*kept.glob("*.jsonl")]) == 5
         await press(pilot, "delete")
