@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from workbench.export.view.answers import answer_lines, ending_lines, race_lines
 from workbench.export.view.lead import course_lines
 from workbench.export.view.spans import Text
-from workbench.export.view.tables import ROOMY, advisor_columns, advisor_line, has_gpu
+from workbench.export.view.tables import ROOMY, advisor_columns, advisor_line
 from workbench.report.candidate import Row
 
 from ..state.session import Session
@@ -55,11 +55,9 @@ class AdvisorScreen(ViewScreen):
 
     def draw(self, session: Session) -> None:
         bar = self.query_one(FilterBar)
-        rows = self._rows
-        gpu, words = has_gpu(rows), self.size.width >= ROOMY
-        lines = []
+        rows, words, lines = self._rows, self.size.width >= ROOMY, []
         for row in rows:
-            line = advisor_line(row, session, gpu=gpu, in_words=words, short=not words)
+            line = advisor_line(row, session, in_words=words, short=not words)
             hidden = row.title, *(candidate.case.label for candidate in row.candidates)
             lines += [line] if bar.accepts(line.key, *line.words, *hidden) else []
         empty = "nothing matches the filter" if rows else nothing_yet(session)

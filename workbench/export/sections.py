@@ -24,7 +24,7 @@ from .view.section import Section
 from .view.spans import Fact, Text, fact, listed
 from .view.svg import Curve, Plot, Strip
 from .view.table import Column, Line
-from .view.tables import advisor_columns, advisor_line, has_gpu, raced_lines, result_columns
+from .view.tables import advisor_columns, advisor_line, raced_lines, result_columns
 from .view.words import device_tone, provenance, provenance_on
 
 ORIGIN = Column("origin", "Provenance")
@@ -67,10 +67,10 @@ def _about(run: RunView) -> Iterator[Fact]:
 
 def _verdicts(rows: Sequence[Row], run: RunView) -> Section:
     """The table of verdicts, with the answer to each row in a sentence, and its confidence."""
-    lines, facts, gpu = [], list(_about(run)), has_gpu(rows)
+    lines, facts = [], list(_about(run))
     for row, verdict in ((row, row.verdict) for row in rows if row.verdict is not None):
         said = next(iter([*answer(row, run.report), *verdict.reasons]), "")
-        line = replace(advisor_line(row, run, gpu=gpu), span=None)  # the answer says it
+        line = replace(advisor_line(row, run), span=None)  # the answer says it
         lines.append(_with(line, answer=said, origin=provenance(verdict.basis)))
         for found in verdict.what_if:
             text = f"{row.title}: {whatif.sentence(found, verdict.objective)}"
