@@ -30,7 +30,7 @@ from .state.session import Session, can_follow
 
 REPAINT_S = 0.25  # at most four repaints a second, for slow connections
 TICK_S = 1.0  # the time left is redrawn even without an event
-STOP_S = 3.0  # a second `x` or `q` within it stops the run
+CONFIRM_S = 3.0  # a second `x`, `q` or `del` within it does what the first asked
 BUILD_S = 0.05  # seconds from one screen that is mounted unseen to the next
 LONG_S = 30.0  # the end of a run that took longer is announced
 PROPOSED = re.compile(r"`(workbench (?:advise|run) [^`]+)`")  # a command in a sentence
@@ -68,7 +68,6 @@ class WorkbenchApp(Shell):
         self._unconfirmed: tuple[str, float] | None = None  # the last question, and when
         self._preview = preview  # rows of `request` before the engine has planned them
         self._monotonic = monotonic
-        self._source: EventSource | None = None
         self._over = asyncio.Event()  # set when the current run has ended in any way
         self._leaving = False
         # Whether the screen for this kind of run was opened.
@@ -134,8 +133,11 @@ class WorkbenchApp(Shell):
         """Show a kept run instead of the one raced here, until escape."""
         if self.raced.going:  # one was started while the journal was read
             return
-        self.session, self._opened = kept, True
-        self.show_mode(_mode_of(kept))
+        self._show(kept, _mode_of(kept))
+
+    def _show(self, session: Session, mode: str) -> None:
+        self.session, self._opened = session, True
+        self.show_mode(mode)
         self.repaint()
 
     @property
@@ -145,9 +147,7 @@ class WorkbenchApp(Shell):
 
     def action_close_run(self) -> None:
         """Show the run that was raced here again, on the list of runs."""
-        self.session, self._opened = self.raced, True
-        self.show_mode(RUNS)
-        self.repaint()
+        self._show(self.raced, RUNS)
 
     def _start(self) -> None:
         self._over.clear()
@@ -265,18 +265,18 @@ class WorkbenchApp(Shell):
             self.start_command(command)
 
     def action_stop(self) -> None:
-        if self._confirmed("x again stops the run; results so far are kept"):
+        if self.confirmed("x again stops the run; results so far are kept"):
             self._stop()
 
-    def _confirmed(self, question: str) -> bool:
+    def confirmed(self, question: str) -> bool:
         """Whether the user pressed the key again after this question; if not, ask it."""
         now, asked = self._monotonic(), self._unconfirmed
-        again = asked is not None and asked[0] == question and now - asked[1] <= STOP_S
+        again = asked is not None and asked[0] == question and now - asked[1] <= CONFIRM_S
         self._unconfirmed = None if again else (question, now)
         if asked is not None:
             self.clear_notifications()  # the earlier question is answered or outdated
         if not again:
-            self.notify(question, timeout=STOP_S)
+            self.notify(question, timeout=CONFIRM_S)
         return again
 
     def _stop(self) -> None:
@@ -286,10 +286,6 @@ class WorkbenchApp(Shell):
         session.looked_at = session.looked_at or session.report.current_row
         self.send_control("cancel")
         self.repaint()
-
-    def send_control(self, control: str) -> None:
-        if self._source is not None:
-            self._source.send(control)
 
     def action_new(self, request: Request | None = None) -> None:
         from .pages.new_run import NewRunScreen  # its imports would delay the first picture
@@ -333,7 +329,7 @@ class WorkbenchApp(Shell):
 
     def action_leave(self) -> None:
         going = self.raced.going and not self._leaving
-        if not going or self._confirmed("q again stops the run and quits; results are kept"):
+        if not going or self.confirmed("q again stops the run and quits; results are kept"):
             self._begin_to_leave()
 
     def _begin_to_leave(self) -> None:

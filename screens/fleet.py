@@ -40,7 +40,6 @@ class FleetApp(TerminalApp):
     def __init__(self, read: Callable[[], FleetDocument], found: FleetDocument) -> None:
         super().__init__()
         self._read, self.found, self._skip = read, found, 0
-        self._drawn: FleetDocument | None = None
 
     def compose(self) -> ComposeResult:
         yield Static(TOO_SMALL, id="too-small")
@@ -55,8 +54,7 @@ class FleetApp(TerminalApp):
         self.show_first()
 
     def reread_while_going(self) -> None:
-        if self._drawn is not self.found:  # the terminal was not reading then
-            self._take(self.found)
+        self._take(self.found)  # the terminal may not have been reading before
         is_reading = any(worker.is_running for worker in self.workers)
         if not is_reading and any(node.state in GOING for node in self.found.nodes):
             self.action_reread()
@@ -78,7 +76,6 @@ class FleetApp(TerminalApp):
 
     def action_shift(self, by: int) -> None:
         """Hide `by` more columns of each table after its first; a negative number shows them."""
-        self._drawn = self.found
         widest = max(len(section.columns) for section in sections(self.found))
         self._skip = max(0, min(self._skip + by, widest - 2))
         self.query_one("#fleet", Drawn).show(

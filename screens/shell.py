@@ -20,6 +20,7 @@ from workbench.text.units import counted
 
 from .keys import ADVISOR, PAGES
 from .pages.base import ViewScreen
+from .state.event_source import EventSource
 from .state.session import Session
 from .state.threads import in_thread
 from .terminal import TerminalApp
@@ -42,6 +43,7 @@ class Shell(TerminalApp):
     COMMANDS: ClassVar[set[Any]] = {_entries}
     session: Session
     raced: Session
+    _source: EventSource | None = None  # of the run or the readings that were started here
     _able: tuple[object, ...] = ()  # the state for which the key bar was drawn
     _resume_later = False  # the run was paused for a suspend
 
@@ -70,9 +72,10 @@ class Shell(TerminalApp):
         page = type(self.screen).__name__.removesuffix("Screen")
         self.push_screen(HelpScreen([*help_keys(self.screen, self), *tabs], page))
 
-    @abstractmethod
     def send_control(self, control: str) -> None:
-        """Send "pause", "resume" or "cancel" to what runs behind the session."""
+        """Send "pause", "resume" or "cancel" to the source."""
+        if self._source is not None:
+            self._source.send(control)
 
     @abstractmethod
     def repaint(self) -> None:

@@ -112,8 +112,7 @@ def run_table(opened: OpenedRun, width: int) -> str:
             lines += curves.curve_lines(sweep, row.plan.point, None, width, 12)
     rows = list(session.report.rows.values())
     if rows:
-        gpu = tables.has_gpu(rows)
-        found = [tables.advisor_line(row, session, gpu=gpu) for row in rows]
+        found = [tables.advisor_line(row, session) for row in rows]
         lines += table_lines(tables.advisor_columns(rows, width), found, width)
     return plain_lines(lines)
 

@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from workbench.export.view.answers import answer_lines, ending_lines, race_lines
 from workbench.export.view.lead import course_lines
 from workbench.export.view.spans import Text
-from workbench.export.view.tables import ROOMY, advisor_columns, advisor_line, has_gpu
+from workbench.export.view.tables import ROOMY, advisor_columns, advisor_line
 from workbench.report.candidate import Row
 
 from ..state.session import Session
@@ -55,16 +55,14 @@ class AdvisorScreen(ViewScreen):
 
     def draw(self, session: Session) -> None:
         bar = self.query_one(FilterBar)
-        rows = self._rows
-        gpu, words = has_gpu(rows), self.size.width >= ROOMY
-        lines = []
+        rows, words, lines = self._rows, self.size.width >= ROOMY, []
         for row in rows:
-            line = advisor_line(row, session, gpu=gpu, in_words=words, short=not words)
+            line = advisor_line(row, session, in_words=words, short=not words)
             hidden = row.title, *(candidate.case.label for candidate in row.candidates)
             lines += [line] if bar.accepts(line.key, *line.words, *hidden) else []
         empty = "nothing matches the filter" if rows else nothing_yet(session)
         table = self.query_one(Table)
-        table.show(advisor_columns(rows, self.size.width), lines, Text.of((empty, "dim")))
+        table.show(advisor_columns(rows, self.size.width), lines, empty)
         home = session.home
         table.lead(home.plan.scenario if home else None)
         if session.looked_at is not None:
@@ -74,7 +72,6 @@ class AdvisorScreen(ViewScreen):
         over = session.phase == "finished" and not session.has_model
         starts = bool(self.app.check_action("new", ()))
         self.write("ending", lambda width: ending_lines(session, width, starts=starts), when=over)
-        self._draw_answer()
         self.draw_now(session)
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
@@ -82,7 +79,7 @@ class AdvisorScreen(ViewScreen):
         if self.is_mounted and self.session.looked_at is None:
             self.query_one(Table).is_led = True
 
-    def _draw_answer(self) -> None:
+    def draw_chosen(self) -> None:
         """Draw the answer, and in a wide terminal the race to the left of it."""
         row, session, wide = self.row, self.session, self.size.width >= SIDE_BY_SIDE
         self.write("answer", lambda width: self._answer(row, session, width) if row else [])
@@ -100,11 +97,8 @@ class AdvisorScreen(ViewScreen):
         table = self.query_one(Table)
         if not table.is_led:
             self.session.looked_at = table.cursor
-
-    def draw_chosen(self) -> None:
-        self._draw_answer()
         for pane in self.query(Pane):
-            pane.scroll_home(animate=False)
+            self.call_after_refresh(pane.scroll_home, animate=False)
 
     def on_table_selected(self, message: Table.Selected) -> None:
         if message.key not in self.session.report.rows:

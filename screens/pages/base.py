@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -71,8 +71,13 @@ class ViewScreen(Screen[None]):
     _seen = False  # whether it is shown, and was drawn for that
 
     @property
+    def shell(self) -> Any:
+        """The application, whose module imports this one."""
+        return self.app
+
+    @property
     def session(self) -> Session:
-        found: Session = cast(Any, self.app).session
+        found: Session = self.shell.session
         return found
 
     @property
@@ -111,7 +116,7 @@ class ViewScreen(Screen[None]):
 
     @abstractmethod
     def draw(self, session: Session) -> None:
-        """Show the session in the widgets of the body."""
+        """Show the session in the widgets of the body, except what `draw_chosen` shows."""
 
     def write(self, part: str, make: Callable[[int], Made], *, when: bool = True) -> None:
         """Show `make(width)` in the widget of this id, or hide the widget."""
@@ -138,13 +143,13 @@ class ViewScreen(Screen[None]):
             for pane in self.query(Pane) if self._followed else ():
                 pane.scroll_home(animate=False)
             self._followed = session
-        app = cast(Any, self.app)
-        stacks = app._screen_stacks.items()  # it may be mounted in a mode that is not shown
-        mode = next((name for name, stack in stacks if self in stack), app.current_mode)
-        self.query_one(TopBars).show(session, app.tabs, mode)
+        tabs, page = self.shell.tabs, type(self).__name__.removesuffix("Screen")
+        mode = page if page in tabs else self.app.current_mode
+        self.query_one(TopBars).show(session, tabs, mode)
         failed = session.failure is not None
         self.write("failure", lambda width: failure_lines(session, width), when=failed)
         self.draw(session)
+        self.draw_chosen()
 
     @property
     def size(self) -> Size:

@@ -1,7 +1,7 @@
 """The Compare screen: two kept runs side by side."""
 
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import ClassVar
 
 from textual import work
 from textual.app import ComposeResult
@@ -72,7 +72,7 @@ class CompareScreen(ViewScreen):
         from workbench.export.markdown import markdown
 
         name = "-".join(["compare", *(path.stem for path in self._paths)])
-        cast(Any, self.app).write_new(name, "md", f"{markdown(self._parts)}\n")
+        self.shell.write_new(name, "md", f"{markdown(self._parts)}\n")
 
     def draw(self, session: Session) -> None:
         parts, said = self._parts, Text.of((self._said, "dim"))

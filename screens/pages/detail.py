@@ -53,7 +53,7 @@ class DetailScreen(ViewScreen):
             if over and self.is_current:
                 self.app.pop_screen()
             else:
-                self.query_one(Table).show((), (), Text.of((nothing_yet(session), "dim")))
+                self.query_one(Table).show((), (), nothing_yet(session))
                 self.write("detail", lambda _: [])
             return
         self.write("detail-title", lambda width: heading(row.title, width))
@@ -61,10 +61,9 @@ class DetailScreen(ViewScreen):
         if self._case_id is not None:
             table.cursor, self._case_id = self._case_id, None
         lines = raced_lines(row, session)
-        table.show(run_columns(row, session, checks=True), lines, Text.of(("no candidates", "dim")))
-        self._draw_detail()
+        table.show(run_columns(row, session, checks=True), lines, "no candidates")
 
-    def _draw_detail(self) -> None:
+    def draw_chosen(self) -> None:
         row, session = self.row, self.session
         if row is not None:
             self.write("detail", lambda width: self._lines(row, session, width))
@@ -88,9 +87,8 @@ class DetailScreen(ViewScreen):
         lines += [heading("Race", width), *race] if race else []
         return lines + command_lines(row.plan.reproduce)
 
-    def draw_chosen(self) -> None:
-        self._draw_detail()
-        self.query_one("#detail-pane").scroll_home(animate=False)
+    def on_table_moved(self) -> None:
+        self.call_after_refresh(self.query_one(Pane).scroll_home, animate=False)
 
     def action_step(self, step: int) -> None:
         """Show the details of the row before or after."""

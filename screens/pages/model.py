@@ -4,7 +4,6 @@ import stat
 from contextlib import suppress
 from glob import glob
 from pathlib import Path
-from typing import Any, cast
 
 from textual import work
 from textual.app import ComposeResult
@@ -86,7 +85,7 @@ class ModelScreen(ViewScreen):
         hint = Text.of((said, "dim"))
         self.write("model-head", lambda width: [heading(QUESTION, width), *hint.wrap(width)])
         empty = SEARCHING if self._files is None else NO_FILE
-        table.show(FILES, files[:MOST_FILES] if can else (), Text.of((empty if can else "", "dim")))
+        table.show(FILES, files[:MOST_FILES] if can else (), empty if can else "")
         table.is_led = True
 
     def draw(self, session: Session) -> None:
@@ -101,11 +100,10 @@ class ModelScreen(ViewScreen):
         roomy, title = self.size.height >= ROOMY_HEIGHT, session.subject or ""
         self.write("model-head", lambda width: head_lines(session, width, roomy=roomy, title=title))
         if row is not None:
-            table.show(columns(row), candidate_lines(self._found, session), Text())
+            table.show(columns(row), candidate_lines(self._found, session))
             table.lead(row.verdict.pick if row.verdict else None)
         if table.display and self.focused is None:
             self.set_focus(table)  # it lost the focus when it was hidden
-        self.draw_chosen()
 
     def draw_chosen(self) -> None:
         found, chosen, session = self._found, self.chosen, self.session
@@ -126,8 +124,7 @@ class ModelScreen(ViewScreen):
     def on_table_selected(self, message: Table.Selected) -> None:
         row = self.row
         if not self.session.has_model:
-            app = cast(Any, self.app)
-            app.action_new(app.request_for(question=ModelQuestion(message.key)))
+            self.shell.action_new(self.shell.request_for(question=ModelQuestion(message.key)))
         elif row is not None:
             self.app.push_screen(DetailScreen(row.plan.scenario, message.key))
 

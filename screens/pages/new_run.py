@@ -163,17 +163,19 @@ class NewRunScreen(ModalScreen[Request | None]):
         self._show_entry()
 
     def _list(self) -> None:
-        """List the entries that contain the text looked for."""
+        """List the entries that contain the text looked for, first those whose names begin so."""
         sought, found = self._sought, []
-        for entry in self._entries:
+        for entry in sorted(self._entries, key=lambda e: not self._titles(e)[0].startswith(sought)):
             name, title = self._titles(entry)
             if holds(sought, name, title):
                 style = "strong" if entry in _ENTRIES else ""
                 cells = {"name": Text.of((name, style)), "title": Text.of((title, "dim"))}
                 found.append(Line(entry, cells))
         first = replace(_COLUMNS[0], title=f"/{sought}") if sought else _COLUMNS[0]
-        nothing = Text.of("none: esc shows all")
-        self.query_one(Table).show((first, *_COLUMNS[1:]), found, nothing)
+        table = self.query_one(Table)
+        table.show((first, *_COLUMNS[1:]), found, "none: esc shows all")
+        if sought and found:
+            table.cursor = found[0].key
 
     def _titles(self, entry: str) -> tuple[str, str]:
         if entry in _ENTRIES:

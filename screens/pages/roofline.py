@@ -20,7 +20,7 @@ class RooflineScreen(RowScreen):
 
     def draw(self, session: Session) -> None:
         row = self.row
-        self.write("row-title", lambda width: self.row_title(row, session, width))
+        self.draw_title()
         self.query_one("#roofs", Drawn).fill(
             lambda width, height: (
                 roofline_lines(row, session, width, height)

@@ -7,7 +7,6 @@ from textual.content import Content
 
 from workbench.report.candidate import Row
 
-from ..state.session import Session
 from ..widgets.styles import link
 from .base import STEPS, ViewScreen
 
@@ -32,9 +31,12 @@ class RowScreen(ViewScreen):
         rows = self.session.report.rows
         return rows.get(self.session.looked_at or "", self.session.home)
 
-    @staticmethod
-    def row_title(row: Row | None, session: Session, width: int) -> Content:
+    def draw_title(self) -> None:
+        self.write("row-title", self._title)
+
+    def _title(self, width: int) -> Content:
         """The title of the row with its place among the others, and its question below."""
+        row, session = self.row, self.session
         if row is None:
             return Content("")
         report, walk = session.report, session.walk()

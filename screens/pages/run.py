@@ -52,12 +52,9 @@ class RunScreen(RowScreen):
         yield Drawn(id="now")
 
     def draw(self, session: Session) -> None:
-        row = self.row
-        self.write("row-title", lambda width: self.row_title(row, session, width))
-        sweep = self._sweep
+        row, sweep = self.row, self._sweep
+        self.draw_title()
         self._draw_table(row, session, sweep)
-        self._draw_metrics()
-        self._draw_curve(row, sweep)
         self._draw_below(row if sweep is None else None, session)
         self._entries, of = list(session.log), ""
         over = not session.going and len(session.report.rows) > 1
@@ -95,12 +92,12 @@ class RunScreen(RowScreen):
         table, bar = self.query_one(Table), self.query_one(FilterBar)
         table.set_class(sweep is not None, "-with-curve")
         if row is None:
-            table.show((), (), Text.of((nothing_yet(session), "dim")))
+            table.show((), (), nothing_yet(session))
             return
         marks = curve_marks(sweep) if sweep is not None else {}
         lines = raced_lines(row, session, marks, bar.accepts)
         columns = run_columns(row, session, marks=bool(marks))
-        table.show(columns, lines, Text.of(("nothing matches the filter", "dim")))
+        table.show(columns, lines, "nothing matches the filter")
 
     def _draw_metrics(self) -> None:
         """The workload's own metrics for the selected candidate."""
@@ -111,7 +108,8 @@ class RunScreen(RowScreen):
             line = Text.of(case_text(found.id, self.session), ": ", metrics_text(found))
         self.write("metrics", line.truncate, when=bool(line.spans))
 
-    def _draw_curve(self, row: Row | None, sweep: Sweep | None) -> None:
+    def _draw_curve(self) -> None:
+        row, sweep = self.row, self._sweep
         curve, log = self.query_one("#curve", Drawn), self.query_one("#log", Drawn)
         curve.display = sweep is not None
         fits = sweep is None or self.size.height >= LINES_FOR_LOG_AND_CURVE
@@ -134,7 +132,7 @@ class RunScreen(RowScreen):
 
     def draw_chosen(self) -> None:
         self._draw_metrics()
-        self._draw_curve(self.row, self._sweep)
+        self._draw_curve()
 
     def _draw_below(self, row: Row | None, session: Session) -> None:
         """The losses of a training, the lead by round and the samples of the best, where there is

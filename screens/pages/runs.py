@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual import events, work
 from textual.app import ComposeResult
@@ -29,7 +29,6 @@ from .base import FILTER, ViewScreen
 from .compare import CompareScreen
 
 PAGE = 60  # runs that the list grows by when the cursor reaches its end
-QUESTION = "Delete {}?  del again: yes   esc: no"
 EMPTY = "No run is kept yet{}."
 NEW = ": n starts one, and it appears here"
 LATER = "The list is read when the run has ended."  # reading would disturb the run
@@ -41,7 +40,7 @@ class RunsScreen(ViewScreen):
     UNUSED = ("next_step",)
     BINDINGS: ClassVar[list[BindingType]] = [
         FILTER,
-        Binding("escape", "unfilter", "Back"),
+        Binding("escape", "follow", "Back"),
         Binding("v", "mark", "Mark", tooltip="mark a run as A, another as B"),
         Binding("c", "compare", "Compare", tooltip="compare A with B"),
         Binding("s", "again", "Start", tooltip="start the command of this run again", group=SPARE),
@@ -63,7 +62,6 @@ class RunsScreen(ViewScreen):
         self._found: dict[str, tuple[Path, RunSummary]] = {}
         self._wanted = PAGE
         self._marks: dict[str, Path] = {}  # by id, A first
-        self._asked = False  # whether to delete the run under the cursor
         self._going = False  # whether a run was in progress when this was drawn
 
     def body(self) -> ComposeResult:
@@ -119,9 +117,7 @@ class RunsScreen(ViewScreen):
             empty = LATER if session.going else "reading the runs..."
         elif self.query_one(FilterBar).value:
             empty = "nothing matches the filter"
-        self.query_one(Table).show(
-            (MARKED, *COLUMNS), lines, Text.of((self._problem or empty, "dim"))
-        )
+        self.query_one(Table).show((MARKED, *COLUMNS), lines, self._problem or empty)
         said = []
         if self._kept is not None:
             count = len(self._kept)
@@ -131,10 +127,7 @@ class RunsScreen(ViewScreen):
             said.append("v on another run marks it as B")
         if session.going:
             said.append("a run is in progress: wait for it to end, or stop it with x")
-        asked = QUESTION.format(self.query_one(Table).cursor)
-        line = Text.of((asked, "strong warning") if self._asked else ("   ".join(said), "dim"))
-        self.write("runs-title", line.truncate)
-        self.draw_chosen()
+        self.write("runs-title", Text.of(("   ".join(said), "dim")).truncate)
 
     def draw_chosen(self) -> None:
         chosen = self._chosen
@@ -145,15 +138,7 @@ class RunsScreen(ViewScreen):
         self._wanted = PAGE
         self._search()
 
-    def _stop_asking(self) -> None:
-        if self._asked:
-            self._asked = False
-            self.repaint()
-
-    on_screen_suspend = _stop_asking
-
     def on_table_moved(self) -> None:
-        self._stop_asking()
         self.refresh_bindings()
         if len(self._found) == self._wanted and self.query_one(Table).is_at_end:
             self._wanted += PAGE
@@ -166,8 +151,6 @@ class RunsScreen(ViewScreen):
             case "filter":
                 bar = self.query_one(FilterBar)
                 return bool(self._found or bar.value) and not bar.has_focus_within
-            case "unfilter":
-                return self._asked or (self.is_mounted and bool(self.query_one(FilterBar).value))
             case "mark":
                 return readable
             case "export":
@@ -182,12 +165,6 @@ class RunsScreen(ViewScreen):
         return super().check_action(action, parameters)
 
     # ---------------------------------------------------------- the keys
-
-    def action_unfilter(self) -> None:
-        if self._asked:
-            self._stop_asking()
-            return
-        self.query_one(FilterBar).action_dismiss()
 
     def action_mark(self) -> None:
         """Mark the run as A or B, or take its mark away; a third run takes the place of B."""
@@ -206,38 +183,31 @@ class RunsScreen(ViewScreen):
         self.app.push_screen(CompareScreen(first, second))
 
     def on_table_selected(self) -> None:
-        self._read(self._shell.show_run)
+        self._read(self.shell.show_run)
 
     def action_again(self) -> None:
         def start(kept: Session) -> None:
             if (started := kept.report.started) is not None:
-                self._shell.start_command(started.tool.command)
+                self.shell.start_command(started.tool.command)
 
         self._read(start)
 
     def action_export(self) -> None:
-        self._read(lambda kept: self._shell.export(kept.report))
+        self._read(lambda kept: self.shell.export(kept.report))
 
     def _read(self, then: Callable[[Session], None]) -> None:
         if (chosen := self._chosen) is not None:
-            self._shell.read_run(chosen[0], then)
-
-    @property
-    def _shell(self) -> Any:
-        return self.app
+            self.shell.read_run(chosen[0], then)
 
     def action_delete(self) -> None:
-        """Ask at the first press; the second one on the same run deletes it."""
         if (chosen := self._chosen) is None:
             return
-        self._asked = not self._asked
-        self.repaint()
-        if self._asked:
-            return
         path, run = chosen
+        if not self.shell.confirmed(f"del again deletes {run.id}"):
+            return
         try:
             history.delete(path)
         except OSError as error:
-            self._shell.complain(f"{run.id} is not deleted: {error.strerror}")
+            self.shell.complain(f"{run.id} is not deleted: {error.strerror}")
         self._marks.pop(run.id, None)
         self._refresh_index()

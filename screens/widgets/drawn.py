@@ -27,13 +27,10 @@ class Drawn(Static):
 
     def show(self, make: Callable[[int], Made]) -> None:
         """`make(width)` gives the text; it is called again when the width changes."""
-        self._take(lambda width, _: make(width), fills=False)
+        self.fill(lambda width, _: make(width), fills=False)
 
-    def fill(self, make: Callable[[int, int], Made]) -> None:
-        """`make(width, height)` gives a text that fills the height as well."""
-        self._take(make, fills=True)
-
-    def _take(self, make: Callable[[int, int], Made], *, fills: bool) -> None:
+    def fill(self, make: Callable[[int, int], Made], *, fills: bool = True) -> None:
+        """`make(width, height)` gives the text, which depends on the height if it `fills` it."""
         self._make, self._fills, self._made = make, fills, {}
         self._draw()
 

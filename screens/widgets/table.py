@@ -20,7 +20,6 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from workbench.export.view.spans import Text
 from workbench.export.view.table import GAP, Column, Line, fit, sorted_lines, table_lines
 
 from .drawn import Drawn
@@ -47,7 +46,7 @@ class Lines(Drawn):
 class _Shown:
     columns: Sequence[Column] = ()
     lines: Sequence[Line] = ()
-    empty: Text = field(default_factory=Text)
+    empty: str = ""
     made: dict[int, list[Content]] = field(default_factory=dict)  # titles and lines, by width
 
 
@@ -112,7 +111,7 @@ class Table(Widget, can_focus=True):
         with VerticalScroll(can_focus=False):
             yield Lines()
 
-    def show(self, columns: Sequence[Column], lines: Sequence[Line], empty: Text) -> None:
+    def show(self, columns: Sequence[Column], lines: Sequence[Line], empty: str = "") -> None:
         """Draw these lines, or `empty` if there are none."""
         self._given = lines
         if self._sorted:
@@ -154,7 +153,8 @@ class Table(Widget, can_focus=True):
         """The titles, then the lines without the cursor, `room` cells wide."""
         shown = self._shown
         if not shown.lines:
-            return [Content(""), content(shown.empty.truncate(room)).pad_left(len(MARK))]
+            empty = Content.styled(shown.empty, "dim").truncate(room, ellipsis=True)
+            return [Content(""), empty.pad_left(len(MARK))]
         if room not in shown.made:  # else only the cursor has moved
             found = table_lines(self._titled(), shown.lines, room)
             shown.made[room] = [content(text).pad_left(len(MARK)) for text in found]

@@ -135,7 +135,37 @@ def test_a_full_disk_under_a_listing_is_told_in_one_line(environment: dict[str, 
         )
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
-    assert line.startswith("workbench: the output could not be written: No space left")
+    assert line.startswith("workbench: the output cannot be written: No space left")
+
+
+@pytest.mark.parametrize(("option", "named"), [("--html", "out"), ("--svg", "out/plot-01.svg")])
+def test_an_export_that_has_no_room_names_the_file(
+    environment: dict[str, str], earlier_run: Path, tmp_path: Path, option: str, named: str
+) -> None:
+    command = f"{sys.executable} -m workbench export {earlier_run} {option} out"
+    done = subprocess.run(
+        ["bash", "-c", f"ulimit -f 1; {command}"],
+        env={**environment, "PYTHONDONTWRITEBYTECODE": "1"},  # else it would be cut short, too
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, "")
+    assert (
+        done.stderr == f"workbench: {named} cannot be written: File too large; write it elsewhere\n"
+    )
+    assert not [*tmp_path.glob("out*"), *tmp_path.glob(".workbench*")]
+
+
+def test_a_compiled_module_that_a_full_disk_cut_short_is_no_interruption(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    cached = {"PYTHONPYCACHEPREFIX": str(tmp_path), "PYTHONDONTWRITEBYTECODE": ""}
+    run = [sys.executable, "-m", "workbench", "runs"]
+    subprocess.run(run, env={**environment, **cached}, check=True, capture_output=True)
+    (compiled,) = tmp_path.rglob("cli/history.*.pyc")
+    os.truncate(compiled, 1024)
+    done = subprocess.run(run, env={**environment, **cached}, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "workbench: marshal data too short: delete the folders __pycache__" in done.stderr
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])

@@ -8,8 +8,8 @@ import scenes
 from stage import Feed, loaded, opened, press, replayed, settled, text
 
 from screens.app import WorkbenchApp
-from screens.pages.help import WORDS
 from screens.state.session import Session
+from workbench.export.view.glossary import words_on
 from workbench.export.view.tables import VARIES
 from workbench.records.verdict import CONFIDENCES
 from workbench.report.report import Report
@@ -105,9 +105,9 @@ async def test_the_help_names_our_own_keys_and_the_short_words_of_the_tables() -
 
 
 def test_the_help_explains_every_word_of_confidence() -> None:
-    assert {word for word, _, at in WORDS if "Advisor" in at} >= {*CONFIDENCES, VARIES, "alone"}
+    assert dict(words_on("Advisor")).keys() >= {*CONFIDENCES, VARIES, "alone"}
     for page in ("Model", "Runs"):
-        assert {word for word, _, at in WORDS if page in at.split()} >= {*CONFIDENCES}
+        assert dict(words_on(page)).keys() >= {*CONFIDENCES}
 
 
 async def test_a_temperature_has_its_unit() -> None:

@@ -140,7 +140,9 @@ async def test_letters_find_an_entry_by_its_name_or_title_and_escape_shows_all_a
         assert "bandwidth" not in text(pilot)
         await press(pilot, "escape")
         assert (entries.cursor, "bandwidth" in text(pilot)) == ("conv_layers", True)
-        await press(pilot, "escape")
+        await press(pilot, *"mat")
+        assert entries.cursor == "matmul", "not gemm, the matrix product of any shape"
+        await press(pilot, "escape", "escape")
         assert not isinstance(app.screen, NewRunScreen)
 
 

@@ -19,7 +19,7 @@ from textual.pilot import Pilot
 from screens.app import WorkbenchApp
 from screens.pages import palette
 from screens.pages.compare import CompareScreen
-from screens.pages.runs import PAGE, QUESTION, RunsScreen
+from screens.pages.runs import PAGE, RunsScreen
 from screens.state.event_source import WatchSource
 from screens.state.session import Session
 from screens.widgets.drawn import Drawn
@@ -359,12 +359,15 @@ async def test_e_writes_the_page_of_the_chosen_run(kept: Path, tmp_path: Path) -
         assert (tmp_path / "workbench-20261121-100000-bbbb.html").exists()
 
 
-async def test_del_asks_and_deletes_only_after_a_yes(kept: Path) -> None:
-    async with on_runs(size=(60, 20)) as pilot:
+async def test_del_deletes_a_run_at_the_second_press_on_it(kept: Path) -> None:
+    app = replayed(scenes.cpu_only())
+    app._monotonic = lambda: 0.0
+    async with on_runs(app, size=(60, 20)) as pilot:
         await press(pilot, "delete")
-        assert QUESTION.format("20261121-120000-dddd") in text(pilot)
-        await press(pilot, "down", "up", "delete")
-        assert (kept / "20261121-120000-dddd.jsonl").exists()
+        (notice,) = app._notifications
+        assert "del again deletes 20261121-120000-dddd" in notice.message
+        await press(pilot, "down", "delete", "up", "delete")
+        assert len([*kept.glob("*.jsonl")]) == 5
         await press(pilot, "delete")
         await loaded(pilot)
         assert not (kept / "20261121-120000-dddd.jsonl").exists()

@@ -88,7 +88,9 @@ def main(arguments: list[str] | None = None) -> None:
     except (UsageError, JournalError, WorkloadError) as error:
         hint = getattr(error, "hint", None)
         fail(f"{error} ({hint})" if hint else str(error), FAILED if is_full(error) else USAGE)
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, click.Abort) as error:
+        if "marshal" in (why := str(error.__cause__)):  # an EOFError, which click takes for Ctrl-D
+            fail(f"{why}: delete the folders __pycache__, which a full disk cut short", FAILED)
         sys.exit(CUT_SHORT)
     except ReaderGone:
         let_go(sys.stdout)  # else the interpreter would complain at exit
@@ -127,7 +129,8 @@ def refuse(error: Exception) -> None:
     number, why = (error.errno, error.strerror) if isinstance(error, OSError) else (None, "")
     if number in NO_ROOM:
         let_go(sys.stdout)
-        fail(f"the output could not be written: {why}; write it elsewhere", FAILED)
+        name = getattr(error, "filename", None) or "the output"
+        fail(f"{name} cannot be written: {why}; write it elsewhere", FAILED)
     if number in SHORT:
         fail(f"{why}: {SHORT[number]}", FAILED)
     if number == errno.ECANCELED:  # raised by `Control.writing`

@@ -4,7 +4,9 @@ from xml.etree import ElementTree as ET
 
 from ..report.report import Report
 from .sections import sections
+from .view.glossary import words_in
 from .view.section import Section
+from .view.spans import fact
 from .view.svg import STYLE, Element, add, drawing
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # loads nothing and runs no script
@@ -22,6 +24,9 @@ def text(report: Report) -> str:
     add(body, "h1", "CPU or GPU: results of one run")
     for section in sections(report):
         _section(add(body, "section"), section)
+    said = " ".join(each.text or "" for each in body.iter() if each.tag != "pre")
+    words = [fact(word, meaning) for word, meaning in words_in(said)]
+    _section(add(body, "section"), Section("Words", facts=words))
     return "<!doctype html>\n" + ET.tostring(page, encoding="unicode", method="html")
 
 
@@ -38,8 +43,8 @@ def _section(parent: Element, section: Section) -> None:
         for column, cell in zip(section.columns, row, strict=True):
             add(line, "td", cell, class_=column.align, data_label=column.title)
     facts = add(parent, "dl")
-    for label, fact in section.remarks:
+    for label, said in section.remarks:
         add(facts, "dt", label)
-        add(facts, "dd", fact)
+        add(facts, "dd", said)
     add(parent, "pre", section.code)
     add(parent, "div", class_="plots").extend(map(drawing, section.plots))

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from ..advisor import whatif
 from ..advisor.crossover import number
-from ..advisor.subject import snippet
+from ..advisor.subject import answer, snippet
 from ..records.document import Sweep
 from ..records.verdict import Crossover
 from ..report.candidate import Candidate, Row
@@ -18,22 +18,18 @@ from .view.answers import notes, result_facts
 from .view.derived import RunView
 from .view.details import largest_facts
 from .view.machine import run_warnings
+from .view.model import subject_facts
 from .view.roofline import FLOPS, limits
 from .view.section import Section
 from .view.spans import Fact, Text, fact, listed
 from .view.svg import Curve, Plot, Strip
 from .view.table import Column, Line
-from .view.tables import advisor_columns, advisor_line, has_gpu, raced_lines, result_columns
+from .view.tables import advisor_columns, advisor_line, raced_lines, result_columns
 from .view.words import device_tone, provenance, provenance_on
 
 ORIGIN = Column("origin", "Provenance")
 MOST_SAMPLES = 150  # drawn for one candidate, evenly spaced in sorted order
 TIMES = "seconds per step: samples, median and its 95% interval"
-
-
-def _origin(*names: str) -> list[str]:
-    """The provenance of numbers that do not name theirs; [] without devices."""
-    return [f"Provenance: {provenance_on(*names)}."] if names else []
 
 
 def _with(line: Line, **cells: str) -> Line:
@@ -52,8 +48,8 @@ def sections(report: Report) -> Iterator[Section]:
             yield _row(row, run)
     for found in report.largest_batches:
         title = f"Largest batch, {run.case_name(found.case)}"
-        origin = _origin(report.candidates[found.case].case.device)
-        yield Section(title, origin, facts=largest_facts(found))
+        origin = provenance_on(report.candidates[found.case].case.device)
+        yield Section(title, [f"Provenance: {origin}."], facts=largest_facts(found))
     for sweep in report.sweeps if not report.largest_batches else ():
         yield _sweep(sweep, report)
     if roofline := roofline_plots(report):
@@ -65,16 +61,17 @@ def _about(run: RunView) -> Iterator[Fact]:
     if (started := run.report.started) is not None:
         when = started.started_at[:16].replace("T", " ")
         yield fact("run", f"{started.id}, {when} UTC, {run.report.status}: {started.tool.command}")
+    yield from subject_facts(run.report)
     yield from run_warnings(run.report)
 
 
 def _verdicts(rows: Sequence[Row], run: RunView) -> Section:
     """The table of verdicts, with the answer to each row in a sentence, and its confidence."""
-    lines, facts, gpu = [], list(_about(run)), has_gpu(rows)
+    lines, facts = [], list(_about(run))
     for row, verdict in ((row, row.verdict) for row in rows if row.verdict is not None):
-        answer, origin = next(iter(verdict.reasons), ""), provenance(verdict.basis)
-        line = replace(advisor_line(row, run, gpu=gpu), span=None)  # the answer says it
-        lines.append(_with(line, answer=answer, origin=origin))
+        said = next(iter([*answer(row, run.report), *verdict.reasons]), "")
+        line = replace(advisor_line(row, run), span=None)  # the answer says it
+        lines.append(_with(line, answer=said, origin=provenance(verdict.basis)))
         for found in verdict.what_if:
             text = f"{row.title}: {whatif.sentence(found, verdict.objective)}"
             facts.append(fact(provenance(found.basis), text))
@@ -90,7 +87,7 @@ def _row(row: Row, run: RunView) -> Section:
     lines = [_with(line, origin=origins.get(line.key, "")) for line in raced_lines(row, run)]
     return Section(
         row.title,
-        _origin(*(c.case.device for c in measured)),
+        [row.plan.question] if row.plan.question else (),
         [*result_columns(row), ORIGIN],
         lines,
         [*result_facts(row, run), *notes([row], run)],
@@ -107,7 +104,7 @@ def _sweep(sweep: Sweep, report: Report) -> Section:
     row = report.rows.get(sweep.scenario or "")
     crossover = row.verdict.crossover if row is not None and row.verdict is not None else None
     facts, plots = listed("", view.findings(sweep)), sweep_plots(sweep, crossover)
-    return Section(view.sweep_title(sweep), _origin(*origins), columns, lines, facts, plots=plots)
+    return Section(view.sweep_title(sweep), (), columns, lines, facts, plots=plots)
 
 
 def row_plot(title: str, found: Sequence[Candidate], run: RunView) -> Plot:

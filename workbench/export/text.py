@@ -18,7 +18,7 @@ from .view.machine import run_warnings
 from .view.model import model_parts
 from .view.spans import PROSE, Fact, Text, fact, facts_lines, heading, plain_lines
 from .view.table import UNLIMITED, plain_cells, table_lines
-from .view.tables import advisor_columns, advisor_line, has_gpu
+from .view.tables import advisor_columns, advisor_line
 
 
 def run_text(report: Report, width: int | None = None) -> str:
@@ -91,8 +91,7 @@ def _rows(report: Report) -> list[Row]:
 
 def _verdicts(run: RunView, width: int) -> list[Text]:
     rows = [row for row in _rows(run.report) if row.verdict is not None]
-    gpu = has_gpu(rows)
-    lines = [advisor_line(row, run, gpu=gpu) for row in rows]
+    lines = [advisor_line(row, run) for row in rows]
     return table_lines(advisor_columns(rows, width), lines, width) if rows else []
 
 

@@ -4,6 +4,7 @@ from ..records.inspection import Snapshot
 from ..records.machine import GpuReading, HostReading, Machine
 from ..report.names import gpu_line
 from ..text import units
+from .view.sensors import known_readings
 
 
 def header(machine: Machine) -> list[str]:
@@ -17,11 +18,10 @@ def header(machine: Machine) -> list[str]:
 
 
 def line(snapshot: Snapshot) -> str:
-    """`12:00:01Z  cpu 37 %, 2500 MHz | gpu 0 98 %, 1980 MHz, 650 W`, without unknown readings."""
-    host = snapshot.host
-    parts = [_device("cpu", host, host.frequency_mhz, host.memory_available_bytes, "free")]
+    """`12:00:01Z  cpu 37%, 2500 MHz | gpu 0 98%, 1980 MHz, 650 W`, without unknown readings."""
+    parts = [_device("cpu", snapshot.host, snapshot.host.memory_available_bytes, "free")]
     for gpu in snapshot.gpus:
-        text = _device(f"gpu {gpu.index}", gpu, gpu.sm_clock_mhz, gpu.memory_used_bytes, "used")
+        text = _device(f"gpu {gpu.index}", gpu, gpu.memory_used_bytes, "used")
         held = [r.replace("_", " ") for r in gpu.clock_event_reasons or () if r != "gpu_idle"]
         parts.append(", ".join([text, *held]))
     if snapshot.gap is not None:
@@ -29,13 +29,9 @@ def line(snapshot: Snapshot) -> str:
     return f"{snapshot.time[11:19]}Z  {' | '.join(parts)}"
 
 
-def _device(
-    name: str, found: HostReading | GpuReading, mhz: float | None, memory: int | None, word: str
-) -> str:
+def _device(name: str, found: HostReading | GpuReading, memory: int | None, word: str) -> str:
     """The known readings of one device; `word` says whether `memory` (bytes) is free or used."""
-    values = (found.utilization_percent, mhz, found.power_w, found.temperature_c)
-    named = zip(values, ("%", "MHz", "W", "C"), strict=True)
-    known = [f"{value:.0f} {unit}" for value, unit in named if value is not None]
+    known = [text.replace("°", "") for _, text in known_readings(found)]  # a log is ASCII
     held = "" if memory is None else f", {units.size(memory)} {word}"
     why = next(iter(found.unavailable.values()), "") if not known else ""
     nothing = f"{units.NOT_AVAILABLE} ({why})" if why else units.NOT_AVAILABLE

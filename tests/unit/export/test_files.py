@@ -11,6 +11,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import msgspec
+import own_runs
 import pytest
 import scenes
 import simulated_lab
@@ -41,6 +42,7 @@ RUNS = {
     "sweep": scenes.sweep(),
     "largest_batch": scenes.largest_batch(),
     "model": simulated_lab.done(),
+    "own_net": own_runs.GALLERY["net"](),
 }
 REPORTS = {name: Report.of(events) for name, events in RUNS.items()}
 PAGE = "html head meta title style body h1 section h2 p table thead tr th tbody td dl dt dd pre div"
@@ -212,10 +214,10 @@ def test_every_number_says_where_it_comes_from(name: str) -> None:
     report = REPORTS[name]
     for section in sections(report):
         titles = [column.title for column in section.columns]
-        cells = [row[titles.index("Provenance")] for row in section.rows if "Provenance" in titles]
+        cells = [cell for row in section.rows for cell in row]
         assert (
-            section.notes
-            or cells
+            "Provenance" in [*titles, *cells]
+            or any("Provenance" in note for note in section.notes)
             or section.title in ("Run", "To run it as it was measured")
             or not section.facts
         )
@@ -318,3 +320,20 @@ def test_the_page_loads_nothing_and_is_small(name: str) -> None:
 def test_a_formula_does_not_reach_a_spreadsheet() -> None:
     events = changed(scenes.cpu_only(), ev.RunStarted, id="=1+1")
     assert "\n'=1+1," in file_text("csv", Report.of(events))
+
+
+@pytest.mark.parametrize("form", ["html", "markdown"])
+def test_a_report_says_what_was_asked_and_what_weakens_the_answer(form: str) -> None:
+    said = file_text(form, REPORTS["gpu_server"])
+    assert "where is a step faster?" in said
+    model = file_text(form, REPORTS["model"]).replace("\\", "")
+    assert model.count("Ship int8-static") == 2, "in the table and in the row"
+    assert "accuracy was checked on random inputs only" in model
+    assert "301 M multiply-adds a run" in model and "int8-static-s8s8: on x86" in model
+    assert "its inference is measured in evaluation mode" in file_text(form, REPORTS["own_net"])
+
+
+def test_the_page_explains_the_words_that_it_has() -> None:
+    words = Page(file_text("html", REPORTS["gpu_server"])).text.partition("Words")[2]
+    assert "sure" in words and "tiethe interval" in words and "t22 CPU threads" in words
+    assert "unrated" not in words and "Resident" not in words

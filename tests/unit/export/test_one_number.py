@@ -19,7 +19,6 @@ from workbench.export.view.tables import (
     accuracy_text,
     advisor_line,
     candidate_line,
-    has_gpu,
     raced_lines,
 )
 from workbench.planning.scenario import Scenario
@@ -40,8 +39,7 @@ IDS = [f"{name}-{row.plan.scenario}" for name, row in ROWS]
 @pytest.mark.parametrize(("name", "row"), ROWS, ids=IDS)
 def test_table_sentence_and_details_have_the_same_lead(name: str, row: Row) -> None:
     run, verdict = RUNS[name], row.verdict
-    gpu = has_gpu([row])
-    line = advisor_line(row, run, gpu=gpu)
+    line = advisor_line(row, run)
     lead = line.cells["ratio"].plain.split()[-1]
     answer = answer_facts(row, run)[0].text.plain
     assert float(lead.removesuffix("x")) >= 1
@@ -49,7 +47,7 @@ def test_table_sentence_and_details_have_the_same_lead(name: str, row: Row) -> N
     assert f"({verdict.confidence}" in answer
     assert line.cells["confidence"].plain == verdict.confidence
     rival = verdict.runner_up
-    if gpu:
+    if verdict.device_ratio is not None:
         rival = verdict.best_cpu if verdict.pick == verdict.best_gpu else verdict.best_gpu
     drawn = candidate_line(run.report.candidates[rival], row, run).cells["speed"]
     assert callable(drawn)
@@ -124,23 +122,23 @@ def test_what_is_for_reference_only_is_not_the_fastest_of_a_row_that_was_cut() -
     assert fastest.text.plain.startswith("cpu torch fp32 t8 of=a is 2.00x faster than")
 
 
-def lead_of(found: Report, planned: Scenario, *, gpu: bool) -> str:
+def lead_of(found: Report, planned: Scenario) -> str:
     row = found.rows[planned.id]
     row.verdict = decide(found, planned)
-    return advisor_line(row, RunView(found), gpu=gpu).cells["ratio"].plain
+    return advisor_line(row, RunView(found)).cells["ratio"].plain
 
 
 def test_the_lead_of_a_tpu_is_not_that_of_a_gpu() -> None:
     row, tpu = scenario(), case("tpu:0-a")
     found = report({case("cpu-a"): steady(1.0), tpu: steady(0.97)}, gpus=["tpu:0"], row=row)
-    assert lead_of(found, row, gpu=True).startswith("TPU 1.03x")
+    assert lead_of(found, row).startswith("TPU 1.03x")
 
 
 def test_the_lead_of_a_pick_whose_tail_is_level_may_lie_below_one() -> None:
     row = scenario(objective="latency_p99")
     slow, fast = [[1.0] * 97 + [9.0] * 3] * 5, [[0.5] * 97 + [9.1] * 3] * 5
     found = report({case("cpu-a"): slow, case("cpu-b"): fast}, row=row)
-    assert lead_of(found, row, gpu=False) == "1/1.01x"
+    assert lead_of(found, row) == "1/1.01x"
 
 
 def test_times_that_vary_too_much_have_no_ratio_on_any_screen() -> None:
@@ -150,7 +148,7 @@ def test_times_that_vary_too_much_have_no_ratio_on_any_screen() -> None:
     found = report({given: slowed, made: steady(0.001, 4)}, row=row)
     loser, run = found.candidates[given.id], RunView(found)
     loser.reason, loser.beaten_by, loser.ratio = Reason("beaten", "400x slower"), made.id, 400.0
-    assert lead_of(found, row, gpu=False) == "varies"
+    assert lead_of(found, row) == "varies"
     assert candidate_line(loser, found.rows[row.id], run).cells["speed"].plain.strip() == "varies"
     assert run.elimination_text(loser) == "slower than cpu torch fp32 t8"
     assert run.lead(found.rows[row.id]) is None
@@ -161,7 +159,7 @@ def test_devices_whose_times_vary_too_much_have_no_ratio_in_a_sentence() -> None
     slowed = [*[[0.4] * 5] * 4, *[[0.002] * 50] * 6]  # 400x by rounds, 2x by medians
     row = scenario(workload="own", textbook="")
     found = report({cpu: slowed, gpu: steady(0.001, 4)}, gpus=["cuda:0"], row=row)
-    assert lead_of(found, row, gpu=True) == "varies"
+    assert lead_of(found, row) == "varies"
     said = "The GPU is faster than the CPU, but their times vary too much for a figure."
     assert found.rows[row.id].verdict.reasons[0].startswith(said)
 
@@ -172,7 +170,7 @@ def test_where_no_gpu_may_be_picked_the_lead_is_that_of_the_pick_over_the_next()
     found = report(blocks, gpus=["cuda:0"], row=row)
     gpu = found.candidates[case("cuda:0-a").id]
     gpu.accuracy = Accuracy("relative_error", 0.5, "float64", 0.1, True)
-    assert lead_of(found, row, gpu=True) == "3.00x"
+    assert lead_of(found, row) == "3.00x"
     verdict = found.rows[row.id].verdict
     assert (verdict.best_gpu, verdict.no_gpu) == (None, False)
 

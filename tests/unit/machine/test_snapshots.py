@@ -123,8 +123,8 @@ def test_a_line_tells_what_is_known() -> None:
     )
     look = Snapshot("2026-11-21T12:00:01.250Z", host, [gpu])
     assert line(look) == (
-        "12:00:01Z  cpu 37 %, 2500 MHz, 1 GiB free"
-        " | gpu 0 98 %, 1980 MHz, 650 W, 61 C, 2 GiB used, sw power cap"
+        "12:00:01Z  cpu 37%, 2500 MHz, 1 GiB free"
+        " | gpu 0 98%, 1980 MHz, 650 W, 61 C, 2 GiB used, sw power cap"
     )
     lost = Snapshot(look.time, host, [GpuReading(5, unavailable={"*": "off the bus"})])
     assert line(lost).endswith(" | gpu 5 n/a (off the bus)")

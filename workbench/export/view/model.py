@@ -120,14 +120,12 @@ def _advice(found: Sequence[RankedCandidate], run: RunView) -> Iterator[Fact]:
     sentences = (text.removeprefix(f"{verb} ") for text in subject.recommendation(report))
     yield from listed(verb.lower(), sentences)
     yield from listed("confidence", _confidence(report))
-    if report.model and report.model.advice and (weak := report.model.advice.weak_evidence):
-        yield fact("! weak", weak, "warning", label_tone="strong warning")
+    yield from _weak(report)
     if report.subject and report.subject.advice and (saved := report.subject.advice.saved):
         yield fact("saved", saved_text(saved), "good" if saved.reason is None else "error")
     if report.code is not None:
         yield from listed("why", verdict.reasons[1:] if verdict else ())
-        notes = [*report.code.facts.notes, *_steps_note(report), *_unchecked(report)]
-        yield from listed("note", dict.fromkeys(notes))
+    yield from _notes(report)
     warned = answer_warnings(verdict) if verdict else []
     if report.code is not None:  # the recommendation names what lacked time
         warned = [each for each in warned if each.code != "unmeasured"]
@@ -151,9 +149,31 @@ def _confidence(report: Report) -> Iterator[str]:
         yield f"{verdict.confidence}{against}{at_batch(row) * (len(rows) > 1)}"
 
 
+def subject_facts(report: Report) -> Iterator[Fact]:
+    """The model or code, doubts about its results, and what was not tried; none in other runs."""
+    if report.subject is None:
+        return
+    yield from listed("model" if report.model else "code", _described(report))
+    yield from (*_weak(report), *_notes(report))
+    missing = left_out(report, report.subject_verdict).items()
+    yield from listed("not tried", [f"{name}: {why}" for name, why in missing])
+
+
+def _weak(report: Report) -> Iterator[Fact]:
+    if report.model and report.model.advice and (weak := report.model.advice.weak_evidence):
+        yield fact("! weak", weak, "warning", label_tone="strong warning")
+
+
+def _notes(report: Report) -> Iterator[Fact]:
+    """Remarks on the way the code was run."""
+    if report.code is not None:
+        notes = [*report.code.facts.notes, *_steps_note(report), *_unchecked(report)]
+        yield from listed("note", dict.fromkeys(notes))
+
+
 def _steps_note(report: Report) -> Iterator[str]:
     """The number of steps per sample of a training, which may differ between devices."""
-    found = report.candidates.values() if report.code else ()
+    found = report.candidates.values()
     counts = sorted({int(each.case.params.get("batches", 1)) for each in found})
     if counts not in ([], [1]):
         steps = " or ".join(map(str, counts))

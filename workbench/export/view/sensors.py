@@ -1,6 +1,6 @@
 """The sensors of a machine in words, with curves of their last readings."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -72,15 +72,18 @@ def now_line(report: Report) -> Text:
     return join(parts, "    ")
 
 
+def known_readings(found: HostReading | GpuReading) -> Iterator[tuple[str, str]]:
+    """The unit and the text of each reading that is known."""
+    for field, (_, unit, _) in SENSORS.items():
+        if (text := number_text(getattr(found, field, None), unit)) is not None:
+            yield unit, text
+
+
 def _now(name: str, readings: Sequence[HostReading] | Sequence[GpuReading], tone: str) -> Text:
     latest = readings[-1]
     course = [v for each in readings if (v := each.utilization_percent) is not None][-SHORT:]
     line = glyphs.sparkline(course, len(course), 0.0, 100.0).rjust(SHORT)
-    values = [
-        text.rjust(LONGEST[unit])
-        for field, (_, unit, _) in SENSORS.items()
-        if (text := number_text(getattr(latest, field, None), unit)) is not None
-    ]
+    values = [text.rjust(LONGEST[unit]) for unit, text in known_readings(latest)]
     return Text.of((f"{name} ", tone), ("  ".join(values), "dim"), (f" {line}", tone))
 
 

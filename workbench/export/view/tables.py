@@ -45,12 +45,10 @@ def advisor_columns(rows: Collection[Row], width: int = UNLIMITED) -> list[Colum
     return [scenario, *(replace(c, title=titles.get(c.key, c.title)) for c in shown)]
 
 
-def advisor_line(
-    row: Row, run: RunView, *, gpu: bool, in_words: bool = False, short: bool = False
-) -> Line:
-    """One scenario: its verdict, or the state of its race.  `gpu`: the table has GPU candidates;
-    `in_words`: the pick is also named in words, if they fit; `short`: the scenario has its short
-    name from the start, so that it does not change when answers arrive."""
+def advisor_line(row: Row, run: RunView, *, in_words: bool = False, short: bool = False) -> Line:
+    """One scenario: its verdict, or the state of its race.  `in_words`: the pick is also named in
+    words, if they fit; `short`: the scenario has its short name from the start, so that it does
+    not change when answers arrive."""
     plan, verdict = row.plan, row.verdict
     advice = plan.textbook or ""
     title = Text.of(row.title)
@@ -69,18 +67,18 @@ def advisor_line(
     if verdict.choice == "unknown" and verdict.device_ratio is None and owed:
         why = verdict.reasons[0] if verdict.reasons else "no reason was given"
         return Line(plan.scenario, cells, ("ratio", [Text.of((why, "dim"))]))
-    cells |= _lead_cells(verdict, run, gpu=gpu)
+    cells |= _lead_cells(verdict, run)
     cells["pick"] = words.pick_texts(verdict, run, words=in_words)
     return Line(plan.scenario, cells)
 
 
-def _lead_cells(verdict: Verdict, run: RunView, *, gpu: bool) -> dict[str, Cell]:
+def _lead_cells(verdict: Verdict, run: RunView) -> dict[str, Cell]:
     """The lead of the better device if both raced, else that of the pick over the runner-up."""
     (value, bounds), device_ratio = verdict.lead, verdict.device_ratio
     names = verdict.pick, verdict.runner_up
     names = names if device_ratio is None else (verdict.best_cpu, verdict.best_gpu)
     pair = [run.report.candidates.get(name or "") for name in names]
-    if gpu and verdict.no_gpu:
+    if verdict.no_gpu and has_gpu(run.report.rows.values()):  # other rows have one
         return {"ratio": Text.of(("no GPU", "dim"))}
     if value is None:
         alone = "alone" if verdict.pick is not None and verdict.runner_up is None else "-"
