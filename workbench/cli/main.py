@@ -124,10 +124,12 @@ def is_full(error: BaseException | None) -> bool:
 
 def refuse(error: Exception) -> None:
     """End with one line if `error` is the system's fault: a resource, an output or a folder."""
-    number, why = (error.errno, error.strerror) if isinstance(error, OSError) else (None, "")
+    number, why, name = None, "", ""
+    if isinstance(error, OSError):
+        number, why, name = error.errno, error.strerror, error.filename
     if number in NO_ROOM:
         let_go(sys.stdout)
-        fail(f"the output could not be written: {why}; write it elsewhere", FAILED)
+        fail(f"{name or 'the output'} could not be written: {why}; write it elsewhere", FAILED)
     if number in SHORT:
         fail(f"{why}: {SHORT[number]}", FAILED)
     if number == errno.ECANCELED:  # raised by `Control.writing`

@@ -92,8 +92,10 @@ def replace(path: Path, content: bytes, *, mode: int = 0o666, within: Path | Non
         send(descriptor, content)
         os.fsync(descriptor)
         new.replace(path)
-    except BaseException:
+    except BaseException as error:
         _undo(descriptor, new)
+        if isinstance(error, OSError):
+            error.filename = str(path)
         raise
     os.close(descriptor)
 
