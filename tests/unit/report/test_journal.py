@@ -178,6 +178,14 @@ def test_runs_are_found_by_id_by_its_beginning_and_as_the_last(state: Path) -> N
         open_run("2027")
 
 
+def test_a_run_that_began_with_a_wrong_clock_is_the_last_only_without_another(state: Path) -> None:
+    state.mkdir(parents=True)
+    (state / "29990101-000000-aaaa.jsonl").write_bytes(b"".join(LINES[:2]))
+    assert open_run("last").events == RUN[:2]
+    (state / "20260101-000000-aaaa.jsonl").write_bytes(b"".join(LINES[:1]))
+    assert open_run("last").events == RUN[:1]
+
+
 def test_the_last_run_is_the_newest_even_if_it_cannot_be_read(state: Path) -> None:
     journal.Journal(state / "20260101-000000-aaaa.jsonl").append(RUN[0])
     (state / "20260102-000000-bbbb.jsonl").write_text("torn")
