@@ -104,17 +104,13 @@ def _stamps() -> dict[bytes, str]:
 
 
 def _kept(path: Path) -> Index:
-    """The index on disk, or an empty one; a damaged file is moved aside."""
+    """The index on disk; an empty one if there is none, or if it is damaged."""
     if not path.exists():
         return {}
-    content = b"" if path.is_dir() else read.whole(path, LARGEST_BYTES)
+    content = read.whole(path, LARGEST_BYTES)
     encoded, digest = content[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
-    if digest == blake2b(encoded).digest():
-        return msgspec.msgpack.decode(encoded, type=Index)
-    aside = path.with_name(f"{path.name}.damaged-{journal.new_run_id()}")
-    path.rename(aside)
-    say(f"workbench: the index of runs was damaged; it is kept as {aside.name}")
-    return {}
+    is_whole = digest == blake2b(encoded).digest()
+    return msgspec.msgpack.decode(encoded, type=Index) if is_whole else {}
 
 
 def _update(index: Index, found: Mapping[bytes, str]) -> bool:
