@@ -12,7 +12,7 @@ import click
 
 from .. import machine
 from ..engine.exit_codes import CUT_SHORT, FAILED, OK
-from ..export.formats import FORMATS, PLAIN, document
+from ..export.formats import PLAIN, whole
 from ..planning.request import Request, check, check_python
 from ..planning.usage import UsageError
 from ..text.output import put, say, terminal_width
@@ -61,11 +61,7 @@ def open_(run: str, anonymize: bool, where: bool, **options: bool) -> None:
         return
     if export_as is None and in_terminal():
         sys.exit(show_replay(opened, is_own=not anonymize and not Path(run).exists()))
-    whole = FORMATS[export_as or PLAIN].whole
-    if not samples:
-        put(document(opened.report, samples=False))
-    elif whole is not None:
-        put(whole(opened.report))
+    put(whole(export_as or PLAIN, opened.report, samples=samples))
 
 
 @command("workbench detect", "workbench detect --json | jq .machine.cpu")

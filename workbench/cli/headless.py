@@ -2,12 +2,11 @@
 
 import sys
 from contextlib import closing
-from functools import partial
 
 from ..engine.context import Listener
 from ..engine.engine import Engine
 from ..engine.exit_codes import CUT_SHORT, FAILED
-from ..export.formats import DOCUMENT, FORMATS, document
+from ..export.formats import DOCUMENT, EVENTS, whole
 from ..export.view.events import log_line
 from ..export.view.words import ENDED_BY
 from ..files.write import Target, send
@@ -36,24 +35,20 @@ def run_headless(
     stdout gets only the result, stderr the failures or, with `verbose`, the whole log.
     """
     control = Control(sys.stdin.fileno() if take_control else None)
-    report, whole = Report(), FORMATS[export_as].whole
-    events = EventWriter(output, control) if whole is None else None
-    if export_as == DOCUMENT:
-        whole = partial(document, samples=samples)
+    report = Report()
+    events = EventWriter(output, control) if export_as == EVENTS else None
     engine = Engine(request, rows, control, report, events or log_writer(report, verbose=verbose))
     with control.signals(), closing(engine):
         code = engine.run()
         say_why(report, code, is_logged=events is None)
         with control.writing():
-            if events is not None and events.error is not None:
-                return unwritten(output, events.error, report, code)
-            if whole is None:
-                return code
+            if events is not None:
+                return unwritten(output, events.error, report, code) if events.error else code
             if output is not None:
                 code = save(output, report, code, samples=samples)
             try:
                 if output is None or export_as != DOCUMENT:
-                    put(whole(report))
+                    put(whole(export_as, report, samples=samples))
             except BrokenPipeError:
                 raise
             except OSError as error:
@@ -95,7 +90,8 @@ def unmeasured(report: Report) -> list[tuple[Row, str]]:
 def save(output: Target, report: Report, code: int, *, samples: bool = True) -> int:
     """Write the document of a run that ended with `code`; returns the exit code."""
     try:
-        output.write(b"".join([*document(report, samples=samples), b"\n"]))
+        document = whole(DOCUMENT, report, samples=samples)
+        output.write(b"".join([*document, b"\n"]))
     except OSError as error:
         return unwritten(output, error, report, code)
     return code
