@@ -103,10 +103,8 @@ def is_cut(report: Report) -> bool:
 
 
 def unwritten(output: Target | None, error: OSError, report: Report, code: int) -> int:
-    """Report on stderr that `output` or stdout cannot be written, and where the run is kept.
-
-    Returns the exit code.
-    """
+    """Say that `output` or stdout cannot be written and where the run is kept; returns the exit
+    code."""
     if output is None:
         let_go(sys.stdout)
     run = report.started.id if report.started else ""

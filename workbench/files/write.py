@@ -1,16 +1,7 @@
 """The one way to write files that a user names, or that replace earlier files.
 
-The rules (reasons: docs/decisions/017-files.md):
-
-- A name is resolved once, before the run.  A symbolic link is followed if it belongs to the
-  effective user or to root, else refused; later no link is followed.
-- A result replaces only a regular file, if any: a new file in the same folder is renamed over it
-  when it is complete, and gets its permission bits.
-- A FIFO, an open descriptor (`/dev/stdout`, `/dev/fd/N`) and `/dev/null` are streams: opened before
-  the run, never replaced.  Other devices, sockets and folders are refused.
-
-Every failure is an OSError whose `strerror` completes "NAME cannot be written: ".
-Standard library only, since workers use it too.
+docs/decisions/017-files.md has the rules and their reasons.  Every failure is an OSError whose
+`strerror` completes "NAME cannot be written: ".  Standard library only, since workers use it too.
 """
 
 import errno
