@@ -7,6 +7,7 @@ from ..engine.context import Listener
 from ..engine.engine import Engine
 from ..engine.exit_codes import CUT_SHORT, FAILED
 from ..export.formats import DOCUMENT, EVENTS, whole
+from ..export.json import document_parts
 from ..export.view.events import log_line
 from ..export.view.words import ENDED_BY
 from ..files.write import Target, send
@@ -90,8 +91,8 @@ def unmeasured(report: Report) -> list[tuple[Row, str]]:
 def save(output: Target, report: Report, code: int, *, samples: bool = True) -> int:
     """Write the document of a run that ended with `code`; returns the exit code."""
     try:
-        document = whole(DOCUMENT, report, samples=samples)
-        output.write(b"".join([*document, b"\n"]))
+        parts = map(str.encode, document_parts(report, samples=samples))
+        output.write(b"".join([*parts, b"\n"]))
     except OSError as error:
         return unwritten(output, error, report, code)
     return code

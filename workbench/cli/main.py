@@ -124,9 +124,8 @@ def is_full(error: BaseException | None) -> bool:
 
 def refuse(error: Exception) -> None:
     """End with one line if `error` is the system's fault: a resource, an output or a folder."""
-    number, why, name = None, "", ""
-    if isinstance(error, OSError):
-        number, why, name = error.errno, error.strerror, error.filename
+    failed = error if isinstance(error, OSError) else OSError()
+    number, why, name = failed.errno, failed.strerror, failed.filename
     if number in NO_ROOM:
         let_go(sys.stdout)
         fail(f"{name or 'the output'} could not be written: {why}; write it elsewhere", FAILED)

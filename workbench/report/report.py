@@ -267,7 +267,7 @@ class Report:
         picked = [(verdict, self.candidates.get(verdict.pick or "")) for verdict in self.verdicts]
         return doc.Document(
             schema_version=doc.SCHEMA_VERSION,
-            summary=[summary_of(verdict, pick and pick.case) for verdict, pick in picked],
+            summary=[summary_of(v, pick.case if pick else None) for v, pick in picked],
             tool=started.tool,
             run=doc.Run(
                 id=started.id,
