@@ -76,9 +76,7 @@ def runs(
     if prune != (keep is not None or older is not None) or (yes and not prune):
         raise UsageError("--prune needs --older or --keep; --older, --keep and --yes need --prune")
     if prune and last is not None:
-        raise UsageError(
-            "--last says how many runs are listed; --keep says how many --prune leaves"
-        )
+        raise UsageError("--last limits the list; --keep says how many runs --prune leaves")
     last = last or LISTED
     words = shown(text or "", 1000)  # escaped like the texts of a summary
     kept = matching(refreshed(), status=status, since_s=since, before_s=older)
