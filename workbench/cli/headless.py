@@ -110,9 +110,8 @@ def unwritten(output: Target | None, error: OSError, report: Report, code: int) 
         let_go(sys.stdout)
     run = report.started.id if report.started else ""
     how = "only the beginning of the run is kept" if is_cut(report) else "the run is kept"
-    where = f"{how}: `workbench open {run} --json`"
-    if not journal.is_kept(run):
-        where = "the run is not kept"
+    kept = f"{how}: `workbench open {run} --json`"
+    where = kept if journal.is_kept(run) else "the run is not kept"
     name = output.named if output else "stdout"
     say(f"workbench: {name} cannot be written: {error.strerror}; {where}")
     return code if code == CUT_SHORT else FAILED

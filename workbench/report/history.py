@@ -7,6 +7,7 @@ killed one leaves the old index.  The digest at its end shows damage.
 import fcntl
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -89,17 +90,11 @@ def delete(path: Path) -> None:
 
 def _stamps() -> dict[bytes, str]:
     """Each journal with a stamp that changes when it grows."""
-    found, folder = dict[bytes, str](), journal.runs_folder()
-    try:
-        for entry in os.scandir(os.fsencode(folder)) if folder.exists() else ():
-            if entry.name.endswith(b".jsonl"):
-                try:
-                    of = entry.stat()
-                except OSError:  # deleted meanwhile, or a broken link
-                    continue
-                found[entry.name] = f"{of.st_size},{of.st_ctime_ns}"
-    except OSError as error:
-        raise JournalError(f"{folder} cannot be read: {error.strerror}") from error
+    found = dict[bytes, str]()
+    for entry in journal.entries():
+        with suppress(OSError):  # deleted meanwhile, or a broken link
+            of = entry.stat()
+            found[entry.name] = f"{of.st_size},{of.st_ctime_ns}"
     return found
 
 

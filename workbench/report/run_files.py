@@ -38,7 +38,7 @@ def open_run(name: str) -> OpenedRun:
         if journal.looks_like_one(path):
             return read_journal(path)
         return OpenedRun(read_document(path), [])
-    ids = list(journal.run_ids())
+    ids = journal.run_ids()
     if name == "last" and not ids:
         raise JournalError("no run is kept yet: `workbench` starts one")
     matches = [each for each in ids if each.startswith(name)]

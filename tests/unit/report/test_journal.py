@@ -143,15 +143,15 @@ def test_a_run_that_never_began_leaves_no_file(state: Path) -> None:
     written = journal.Journal(state / "begun.jsonl")
     written.append(RUN[0])
     written.discard()
-    assert list(journal.run_ids()) == []
+    assert journal.run_ids() == []
 
 
 def test_runs_are_listed_newest_first_and_only_journals(state: Path) -> None:
-    assert list(journal.run_ids()) == []
+    assert journal.run_ids() == []
     for name in ("20260101-000000-aaaa.jsonl", "20260301-000000-aaaa.jsonl", "notes.txt"):
         state.mkdir(parents=True, exist_ok=True)
         (state / name).write_bytes(LINES[0])
-    assert list(journal.run_ids()) == ["20260301-000000-aaaa", "20260101-000000-aaaa"]
+    assert journal.run_ids() == ["20260301-000000-aaaa", "20260101-000000-aaaa"]
 
 
 def test_a_new_id_sorts_by_time_and_is_not_used_twice() -> None:
@@ -190,6 +190,13 @@ def test_the_last_run_is_the_newest_even_if_it_cannot_be_read(state: Path) -> No
     journal.Journal(state / "20260101-000000-aaaa.jsonl").append(RUN[0])
     (state / "20260102-000000-bbbb.jsonl").write_text("torn")
     with pytest.raises(JournalError, match="bbbb"):
+        open_run("last")
+
+
+def test_a_folder_of_runs_that_cannot_be_read_is_not_called_empty(state: Path) -> None:
+    state.parent.mkdir(parents=True)
+    state.write_text("")
+    with pytest.raises(JournalError, match="runs cannot be read: Not a directory"):
         open_run("last")
 
 
