@@ -62,7 +62,8 @@ def cli(context: click.Context, /, **options: Any) -> None:
         context.invoke(advise, scenarios=(), **options)
     elif given := [n for n in options if context.get_parameter_source(n) is not DEFAULT]:
         name = next(p.opts[0] for p in context.command.params if p.name == given[0])
-        raise UsageError(f"put {name} after the command: workbench {context.invoked_subcommand}")
+        command = f"workbench {context.invoked_subcommand}"
+        raise UsageError(f"put {name} after {command}, if `{command} --help` lists it")
 
 
 def main(arguments: list[str] | None = None) -> None:
