@@ -177,7 +177,7 @@ def entries() -> list[os.DirEntry[bytes]]:
     folder = runs_folder()
     try:
         found = os.scandir(os.fsencode(folder))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         raise JournalError(f"{folder} cannot be read: {error.strerror}") from error

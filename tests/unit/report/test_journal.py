@@ -5,6 +5,7 @@ import os
 import re
 import tempfile
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from builders import case, events, report, steady
@@ -193,10 +194,10 @@ def test_the_last_run_is_the_newest_even_if_it_cannot_be_read(state: Path) -> No
         open_run("last")
 
 
-def test_a_folder_of_runs_that_cannot_be_read_is_not_called_empty(state: Path) -> None:
-    state.parent.mkdir(parents=True)
-    state.write_text("")
-    with pytest.raises(JournalError, match="runs cannot be read: Not a directory"):
+def test_a_folder_of_runs_that_cannot_be_read_is_not_called_empty(state, monkeypatch) -> None:
+    locked = PermissionError(errno.EACCES, "Permission denied")
+    monkeypatch.setattr("os.scandir", Mock(side_effect=locked))
+    with pytest.raises(JournalError, match="runs cannot be read: Permission denied"):
         open_run("last")
 
 
