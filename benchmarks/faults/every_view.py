@@ -9,7 +9,7 @@ from typing import Any
 
 from screens.state.session import Session
 from workbench.advisor.model.overview import ranked_candidates
-from workbench.export.formats import FILES, FORMATS, file_text
+from workbench.export.formats import FILES, file_text, whole
 from workbench.export.text import run_text, summary_text
 from workbench.export.view import answers, curves, details, machine, model, tables
 from workbench.export.view.events import log_line, log_tail, race_log
@@ -32,12 +32,10 @@ def shown(path: Path, rng: random.Random) -> Iterator[tuple[str, str]]:
     """
     opened = open_run(str(path))
     report = opened.report
-    for name, exporter in FORMATS.items():
-        if exporter.whole is not None and (name == "json" or rng.random() < 0.3):
-            parts = exporter.whole(report)
-            yield name, "".join(p if isinstance(p, str) else p.decode() for p in parts)
-        if exporter.whole is None:
-            yield name, b"\n".join(map(encode, opened.events[:300])).decode()
+    for name in ["json", *["plain"] * (rng.random() < 0.3)]:
+        parts = whole(name, report)
+        yield name, "".join(p if isinstance(p, str) else p.decode() for p in parts)
+    yield "jsonl", b"\n".join(map(encode, opened.events[:300])).decode()
     for name in FILES:
         if rng.random() < 0.1:
             yield name, file_text(name, report)

@@ -35,7 +35,10 @@ USAGE = [  # one of each kind; the unit tests of planning have the others
     (("advise", "--torch", "a:b", "--save-best", "/dev/null"), "File exists; name a new folder"),
     (("open", "20990101-000000-dead"), "no such file or run"),
     (("export", "--html", "last"), "Missing argument 'RUN'. It comes before the options."),
-    (("--json", "run", "spin"), "put --json after the command"),
+    (
+        ("--json", "run", "spin"),
+        "put --json after workbench run, if `workbench run --help` lists it",
+    ),
     (("fly",), "fly"),
     (("run", "spin", "--fast"), "--fast"),
 ]

@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 
 from workbench.advisor.doctor import Check, Examination
 from workbench.cli.main import cli as command_line
-from workbench.records.schema import schema_of
+from workbench.export.schema import schema_of
 from workbench.report.run_files import open_run
 
 PAGE = (Path(__file__).parents[2] / "docs" / "scripting.md").read_text()

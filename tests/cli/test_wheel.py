@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.records.schema import schema_of
+from workbench.export.schema import schema_of
 
 ROOT = Path(__file__).resolve().parents[2]
 

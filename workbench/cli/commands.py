@@ -10,10 +10,9 @@ from typing import Any
 
 import click
 
-from .. import catalog, machine
-from ..contract import WorkloadError
+from .. import machine
 from ..engine.exit_codes import CUT_SHORT, FAILED, OK
-from ..export.formats import FORMATS, PLAIN, document
+from ..export.formats import PLAIN, whole
 from ..planning.request import Request, check, check_python
 from ..planning.usage import UsageError
 from ..text.output import put, say, terminal_width
@@ -62,11 +61,7 @@ def open_(run: str, anonymize: bool, where: bool, **options: bool) -> None:
         return
     if export_as is None and in_terminal():
         sys.exit(show_replay(opened, is_own=not anonymize and not Path(run).exists()))
-    whole = FORMATS[export_as or PLAIN].whole
-    if not samples:
-        put(document(opened.report, samples=False))
-    elif whole is not None:
-        put(whole(opened.report))
+    put(whole(export_as or PLAIN, opened.report, samples=samples))
 
 
 @command("workbench detect", "workbench detect --json | jq .machine.cpu")
@@ -221,59 +216,19 @@ def ceilings(
 @json_option
 def list_(file: str | None, backends: bool, as_json: bool) -> None:
     """Show the scenarios and workloads, and what each teaches."""
-    if backends:
-        show_backends(as_json=as_json)
-        return
-    from ..export.catalogue import catalogue_text
-    from ..planning import scenarios
+    from ..export import catalogue
 
-    rows, _ = scenarios.load_with(file)
-    usable, broken = catalog.load_all()
-    if not as_json:
-        click.echo(catalogue_text(usable, broken, rows, terminal_width()))
-        return
-    fields = ("name", "title", "teaches", "parameters", "variants")
-    described = [
-        {**{name: getattr(each, name) for name in fields}, "batch": each.default_batch}
-        for each in usable.values()
-    ]
-    problems = {name: str(error) for name, error in broken.items()}
-    parts = {"scenarios": list(rows.values()), "workloads": described, "broken": problems}
-    echo_json({**head("list"), **parts})
-
-
-def show_backends(*, as_json: bool) -> None:
-    from ..export.view.spans import fact, facts_lines, label_width, plain_lines
-    from ..export.view.table import UNLIMITED
-    from ..machine.packages.software import StackQuery, package_of
-
-    software = StackQuery(None).collect()
-    rows, broken = [], {}
-    for name in catalog.backends():
-        try:
-            backend = catalog.load_backend(name)
-        except WorkloadError as error:
-            broken[name] = str(error)
-            continue
-        package = package_of(name, software)
-        version = software.packages[package].version if package else None
-        rows.append({"name": name, "version": version, "install": backend.install})
+    found = catalogue.libraries(head("list")) if backends else catalogue.jobs(head("list"), file)
     if as_json:
-        echo_json({**head("list"), "backends": rows, "broken": broken})
-        return
-    wide = max(len(name) for name in catalog.backends())
-    facts = [fact(f"{'Backend':{wide}}  Version", "Installed by")]
-    facts += [
-        fact(f"{r['name']:{wide}}  {r['version'] or 'not installed'}", str(r["install"]))
-        for r in rows
-    ]
-    facts += [fact("", f"{name}: cannot be used: {why}") for name, why in broken.items()]
-    click.echo(plain_lines(facts_lines(facts, terminal_width() or UNLIMITED, label_width(facts))))
+        echo_json(found)
+    else:
+        text = catalogue.backends_text if backends else catalogue.catalogue_text
+        click.echo(text(found, terminal_width()))
 
 
 PARTS = (
     "document", "events", "ab", "ceilings", "compare", "detect", "doctor", "fleet", "fleet-plan",
-    "runs", "watch",
+    "list", "runs", "watch",
 )  # fmt: skip
 
 
@@ -285,7 +240,7 @@ def schema(part: str) -> None:
     Without a name it is that of a run's document; `events` is that of each line of --jsonl and of a
     journal, `watch` that of each line of `watch --json`.
     """
-    from ..records.schema import schema_of
+    from ..export.schema import schema_of
 
     echo_json(schema_of(part))
 

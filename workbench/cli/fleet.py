@@ -166,13 +166,12 @@ def show(
 
 @command("workbench fleet plan --quick --per-type 1")
 @of_a_fleet
-@flag("--json", "The plan as JSON.", "json_")
-def plan(json_: bool, **options: Any) -> None:
+def plan(as_json: bool, **options: Any) -> None:
     """Show the node types, and what would run where.  Nothing is submitted."""
     from ..fleet.plan import plan_lines
 
     planned = _plan(**options)
-    if json_:
+    if as_json:
         echo_json(PlanDocument(**head("fleet plan"), plan=planned))
     else:
         click.echo("\n".join(shown(line, 2000) for line in plan_lines(planned)))
@@ -282,5 +281,6 @@ def _plan(hosts: str | None, hosts_file: str | None, **options: Any) -> FleetPla
 
 for each in (collect, show, plan, run, manifest):
     fleet.add_command(each)
-for each in (plan, run, manifest):
+for each in (run, manifest):
     adapt(each, LEFT_OUT)
+adapt(plan, LEFT_OUT - {"as_json"})

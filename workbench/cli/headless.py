@@ -2,12 +2,12 @@
 
 import sys
 from contextlib import closing
-from functools import partial
 
 from ..engine.context import Listener
 from ..engine.engine import Engine
 from ..engine.exit_codes import CUT_SHORT, FAILED
-from ..export.formats import DOCUMENT, FORMATS, document
+from ..export.formats import DOCUMENT, EVENTS, whole
+from ..export.json import document_parts
 from ..export.view.events import log_line
 from ..export.view.words import ENDED_BY
 from ..files.write import Target, send
@@ -36,24 +36,20 @@ def run_headless(
     stdout gets only the result, stderr the failures or, with `verbose`, the whole log.
     """
     control = Control(sys.stdin.fileno() if take_control else None)
-    report, whole = Report(), FORMATS[export_as].whole
-    events = EventWriter(output, control) if whole is None else None
-    if export_as == DOCUMENT:
-        whole = partial(document, samples=samples)
+    report = Report()
+    events = EventWriter(output, control) if export_as == EVENTS else None
     engine = Engine(request, rows, control, report, events or log_writer(report, verbose=verbose))
     with control.signals(), closing(engine):
         code = engine.run()
         say_why(report, code, is_logged=events is None)
         with control.writing():
-            if events is not None and events.error is not None:
-                return unwritten(output, events.error, report, code)
-            if whole is None:
-                return code
+            if events is not None:
+                return unwritten(output, events.error, report, code) if events.error else code
             if output is not None:
                 code = save(output, report, code, samples=samples)
             try:
                 if output is None or export_as != DOCUMENT:
-                    put(whole(report))
+                    put(whole(export_as, report, samples=samples))
             except BrokenPipeError:
                 raise
             except OSError as error:
@@ -95,7 +91,8 @@ def unmeasured(report: Report) -> list[tuple[Row, str]]:
 def save(output: Target, report: Report, code: int, *, samples: bool = True) -> int:
     """Write the document of a run that ended with `code`; returns the exit code."""
     try:
-        output.write(b"".join([*document(report, samples=samples), b"\n"]))
+        parts = map(str.encode, document_parts(report, samples=samples))
+        output.write(b"".join([*parts, b"\n"]))
     except OSError as error:
         return unwritten(output, error, report, code)
     return code
@@ -107,17 +104,14 @@ def is_cut(report: Report) -> bool:
 
 
 def unwritten(output: Target | None, error: OSError, report: Report, code: int) -> int:
-    """Report on stderr that `output` or stdout cannot be written, and where the run is kept.
-
-    Returns the exit code.
-    """
+    """Say that `output` or stdout cannot be written and where the run is kept; returns the exit
+    code."""
     if output is None:
         let_go(sys.stdout)
     run = report.started.id if report.started else ""
     how = "only the beginning of the run is kept" if is_cut(report) else "the run is kept"
-    where = f"{how}: `workbench open {run} --json`"
-    if not journal.is_kept(run):
-        where = "the run is not kept"
+    kept = f"{how}: `workbench open {run} --json`"
+    where = kept if journal.is_kept(run) else "the run is not kept"
     name = output.named if output else "stdout"
     say(f"workbench: {name} cannot be written: {error.strerror}; {where}")
     return code if code == CUT_SHORT else FAILED

@@ -15,10 +15,11 @@ import msgspec
 
 from .. import __version__
 from ..engine.exit_codes import BEYOND, FAILED, OK
-from ..export.formats import FILES, FORMATS, file_text
+from ..export.formats import EVENTS, FILES, file_text, whole
 from ..files.write import replace
 from ..planning.usage import UsageError, check_apart, new_folder, target
 from ..records.comparison import RunList, RunSummary
+from ..records.encoding import encode
 from ..text.output import put, say, terminal_width
 from ..text.sanitize import shown
 from ..text.units import counted
@@ -75,9 +76,7 @@ def runs(
     if prune != (keep is not None or older is not None) or (yes and not prune):
         raise UsageError("--prune needs --older or --keep; --older, --keep and --yes need --prune")
     if prune and last is not None:
-        raise UsageError(
-            "--last says how many runs are listed; --keep says how many --prune leaves"
-        )
+        raise UsageError("--last limits the list; --keep says how many runs --prune leaves")
     last = last or LISTED
     words = shown(text or "", 1000)  # escaped like the texts of a summary
     kept = matching(refreshed(), status=status, since_s=since, before_s=older)
@@ -155,8 +154,10 @@ def resume(run: str, control: bool, **options: bool) -> None:
             say(f"{why}; measure it: {row.plan.reproduce}")
         state = "has no row left to resume" if missing else "is complete"
         say(f"run {cut.started.id} {state}: workbench open {cut.started.id}")
-        if display and (whole := FORMATS[display].whole):  # a script reads the document from stdout
-            put(whole(old.report))
+        if display == EVENTS:
+            put([b"\n".join(map(encode, old.events))])
+        elif display is not None:
+            put(whole(display, old.report))
         finished = old.report.finished
         ended = finished.exit_code if finished and finished.status == "done" else OK
         sys.exit(FAILED if missing else ended)

@@ -104,27 +104,22 @@ def with_outputs(request: Request, named: str | None) -> tuple[Request, Target |
     """
     if request.trace is not None:
         target("--trace", Path(request.trace))  # the engine opens it
-    request = with_saved_best(request)
+    asked = request.question
+    if asked is not None and asked.save_best is not None:  # resolved, as another process writes it
+        path = Path(asked.save_best)
+        if isinstance(asked, OwnQuestion):
+            path = new_folder("--save-best", path)
+        elif (best := target("--save-best", path)).is_stream:
+            raise UsageError(f"--save-best: {path} is not a regular file: name a file")
+        else:
+            path = best.path
+        asked = replace(asked, save_best=str(path))
+        request = replace(request, question=asked)
     output = None if named is None else target("--output", Path(named), opened=True)
-    best = request.question.save_best if request.question else None
-    outputs = {"--trace": request.trace, "--save-best": best, "--output": named}
+    best_file = asked.save_best if asked is not None else None
+    outputs = {"--trace": request.trace, "--save-best": best_file, "--output": named}
     check_apart(outputs, dict(files_read(request)))
     return request, output
-
-
-def with_saved_best(request: Request) -> Request:
-    """`request` with the resolved file or folder of --save-best, which another process writes."""
-    asked = request.question
-    if asked is None or asked.save_best is None:
-        return request
-    if isinstance(asked, OwnQuestion):
-        path = new_folder("--save-best", Path(asked.save_best))
-    else:
-        best = target("--save-best", Path(asked.save_best))
-        if best.is_stream:
-            raise UsageError(f"--save-best: {asked.save_best} is not a regular file: name a file")
-        path = best.path
-    return replace(request, question=replace(asked, save_best=str(path)))
 
 
 def files_read(request: Request) -> Iterator[tuple[str, str | None]]:

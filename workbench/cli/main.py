@@ -62,7 +62,8 @@ def cli(context: click.Context, /, **options: Any) -> None:
         context.invoke(advise, scenarios=(), **options)
     elif given := [n for n in options if context.get_parameter_source(n) is not DEFAULT]:
         name = next(p.opts[0] for p in context.command.params if p.name == given[0])
-        raise UsageError(f"put {name} after the command: workbench {context.invoked_subcommand}")
+        command = f"workbench {context.invoked_subcommand}"
+        raise UsageError(f"put {name} after {command}, if `{command} --help` lists it")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -126,11 +127,11 @@ def is_full(error: BaseException | None) -> bool:
 
 def refuse(error: Exception) -> None:
     """End with one line if `error` is the system's fault: a resource, an output or a folder."""
-    number, why = (error.errno, error.strerror) if isinstance(error, OSError) else (None, "")
+    failed = error if isinstance(error, OSError) else OSError()
+    number, why, name = failed.errno, failed.strerror, failed.filename
     if number in NO_ROOM:
         let_go(sys.stdout)
-        name = getattr(error, "filename", None) or "the output"
-        fail(f"{name} cannot be written: {why}; write it elsewhere", FAILED)
+        fail(f"{name or 'the output'} cannot be written: {why}; write it elsewhere", FAILED)
     if number in SHORT:
         fail(f"{why}: {SHORT[number]}", FAILED)
     if number == errno.ECANCELED:  # raised by `Control.writing`

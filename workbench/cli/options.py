@@ -25,7 +25,7 @@ def _numbers(_: click.Context, option: click.Parameter, text: str | None) -> tup
 
 
 def _format_option(name: str) -> Callable[[F], F]:
-    return flag(f"--{name}", FORMATS[name].help, f"as_{name}")
+    return flag(f"--{name}", FORMATS[name], f"as_{name}")
 
 
 def seconds(text: str) -> int | None:
@@ -97,8 +97,7 @@ def adapt(
 
 def format_options(*, whole: bool = False) -> Callable[[F], F]:
     """An option for each export format, or for each that takes a `whole` run."""
-    names = [n for n, exporter in FORMATS.items() if exporter.whole is not None or not whole]
-    return all_of(*map(_format_option, names))
+    return all_of(*(_format_option(name) for name in FORMATS if not (whole and name == EVENTS)))
 
 
 def chosen_format(options: dict[str, Any]) -> str | None:

@@ -16,9 +16,8 @@ from ..report import journal
 from ..report.plausible import absurdity
 
 MOST_BYTES = 1 << 20  # hundreds of devices
-METHOD = 3  # version of the measurement; since 3 neither convolutions nor many GPUs raise a peak
+METHOD = 4  # version of the measurement; since 4 `unavailable` leaves out what lacked time
 LATENCIES = ("launch_s", "step_latency_s")  # lower is better
-LATE = "time ran out before its turn"  # written to files; the next run measures what has it
 
 
 def fingerprint(machine: Machine, software: Software) -> str:
@@ -55,8 +54,7 @@ def is_whole(kept: Ceilings, machine: Machine) -> bool:
     """Whether `kept` was measured to the end, on the CPU and each model of GPU of `machine`."""
     models = {gpu.name for gpu in machine.by_device.values() if not gpu.simulated}
     known = {name for device in kept.devices for name in (device.device, device.name)}
-    late = any(LATE in device.unavailable.values() for device in kept.devices)
-    return kept.complete and {"cpu", *models} <= known and not late
+    return kept.complete and {"cpu", *models} <= known
 
 
 def merged(old: Ceilings | None, new: Ceilings, keep_better: Collection[str] = ()) -> Ceilings:
@@ -84,8 +82,6 @@ def _filled(
     new: DeviceCeilings, old: DeviceCeilings, keep_better: Collection[str]
 ) -> DeviceCeilings:
     fields = msgspec.to_builtins(old)
-    reasons = fields["unavailable"].items()
-    fields["unavailable"] = {name: why for name, why in reasons if why != LATE}
     for name, value in msgspec.to_builtins(new).items():
         kept = fields[name]
         if isinstance(value, dict):

@@ -27,7 +27,6 @@ from ..report.candidate import Candidate
 from ..report.report import Report
 from ..stats.samples import median, quantile
 from . import ceiling_store
-from .ceiling_store import LATE
 from .context import RunContext
 from .workers import worker_key
 
@@ -99,10 +98,11 @@ def _device(device: str, group: Sequence[Candidate], machine: Machine) -> Device
         transfer_bytes_per_s={_way(c.case): _per_s(c, c.work.bytes_moved) for c in of(TRANSFER)},
         launch_s=launches.get("no"),
         step_latency_s=launches.get("yes"),
-        unavailable={
-            field: LATE if c.reason.is_late else c.reason.message
+        unavailable={  # without what lacked time, which the next run measures
+            field: c.reason.message
             for c in group
-            if c.reason is not None and not c.blocks and (field := _field(c.case)) not in peaks
+            if c.reason and not (c.reason.is_late or c.blocks)
+            if (field := _field(c.case)) not in peaks
         },
     )
 
@@ -120,10 +120,18 @@ def _field(case: Case) -> str:
     return case.precision if case.workload == PRODUCT else case.id.partition("/")[0]
 
 
+def _fields(report: Report, *, late: bool = False) -> set[tuple[str, str]]:
+    """Device and field of each candidate that was measured or, if `late`, lacked time."""
+    return {
+        (c.case.device, _field(c.case))
+        for c in report.candidates.values()
+        if (c.reason and c.reason.is_late if late else c.is_valid)
+    }
+
+
 def _without_answered(kept: Ceilings | None, report: Report) -> Ceilings | None:
     """`kept`, without its reasons for the absence of what this run has measured."""
-    measured = {(c.case.device, _field(c.case)) for c in report.candidates.values() if c.is_valid}
-    devices = []
+    measured, devices = _fields(report), []
     for device in kept.devices if kept else ():
         reasons = device.unavailable.items()
         still = {field: why for field, why in reasons if (device.device, field) not in measured}
@@ -141,7 +149,7 @@ def _is_known(case: Case, kept: Ceilings) -> bool:
     else:
         name = str(case.params.get("kernel", case.precision))
         measured = {**device.peak_ops_per_s, **device.memory}.get(name)
-    return measured is not None or device.unavailable.get(_field(case), LATE) != LATE
+    return measured is not None or _field(case) in device.unavailable
 
 
 def raised(ceilings: Ceilings, report: Report) -> Ceilings:
@@ -185,9 +193,7 @@ def kept_or_measured(
         return kept
     aside = race(rows, SHARE)
     # A measurement that was cut short or disturbed must not become the machine's ceiling.
-    cut = [c for c in aside.candidates.values() if c.reason is not None and c.reason.is_late]
-    late = {(c.case.device, _field(c.case)) for c in cut}
-    found = of_report(aside, fingerprint, complete=False, without=late)
+    found = of_report(aside, fingerprint, complete=False, without=_fields(aside, late=True))
     if found is None:
         return kept
     found = ceiling_store.merged(_without_answered(kept, aside), found)
@@ -242,11 +248,13 @@ def measured_or_raised(fingerprint: str, context: RunContext) -> Ceilings | None
     lasting = kept and raised(kept, report)  # None after a disturbed run or one with few threads
     subjects = {warning.subject for warning in report.warnings if warning.code not in LASTING}
     disturbed = [row for row in report.rows if row in subjects]
-    own = of_report(report, fingerprint, complete=not disturbed) if request.ceilings else None
+    late = _fields(report, late=True) - _fields(report)
+    complete = not (disturbed or late)
+    own = of_report(report, fingerprint, complete=complete) if request.ceilings else None
     if own is not None:
-        reasons = ((d.device, *each) for d in own.devices for each in d.unavailable.items())
-        if late := [f"{device} {name}" for device, name, why in reasons if why == LATE]:
-            text = f"not measured this time, as time ran out: {', '.join(late)}"
+        if late:
+            names = ", ".join(map(" ".join, sorted(late)))
+            text = f"not measured this time, as time ran out: {names}"
             warning = Warning("unmeasured", text, "raise --budget")
             context.record(ev.WarningRaised, warning=warning)
         known = _with_sustained(own, context)

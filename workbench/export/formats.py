@@ -1,12 +1,11 @@
-"""The formats of a run; a new one is a function and an entry here.
+"""The formats of a run; a new one is an entry here and a branch of `whole`.
 
 Functions import what they need when called, since every command reads these tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -15,34 +14,11 @@ from ..text.output import terminal_width
 if TYPE_CHECKING:
     from ..report.report import Report
 
-
-@dataclass(frozen=True)
-class Exporter:
-    """One format; its name is its option."""
-
-    help: str
-    # From a run that has ended to the parts of a text; None: events are written as they come.
-    whole: Callable[[Report], Iterable[str | bytes]] | None
-
-
-def document(report: Report, *, samples: bool = True) -> Iterable[bytes]:
-    """The JSON document in parts, with or without its samples."""
-    from .json import document_parts
-
-    return map(str.encode, document_parts(report, samples=samples))  # UTF-8 (RFC 8259)
-
-
-def _text(report: Report) -> Iterable[str]:
-    from .text import run_text
-
-    return [run_text(report, terminal_width())]
-
-
 DOCUMENT, EVENTS, PLAIN = "json", "jsonl", "plain"
-FORMATS = {
-    DOCUMENT: Exporter("One JSON document on stdout.", document),
-    EVENTS: Exporter("Events on stdout, one a line.", None),
-    PLAIN: Exporter("Text, even in a terminal.", _text),
+FORMATS = {  # option to its help
+    DOCUMENT: "One JSON document on stdout.",
+    EVENTS: "Events on stdout, one a line.",
+    PLAIN: "Text, even in a terminal.",
 }
 
 FILES = {  # the formats of `workbench export`, by the names of their options and modules
@@ -55,8 +31,21 @@ FILES = {  # the formats of `workbench export`, by the names of their options an
 SUFFIXES = {"markdown": "md", "openmetrics": "prom"}  # file suffixes that differ from the name
 
 
+def whole(name: str, report: Report, *, samples: bool = True) -> Iterable[str | bytes]:
+    """The parts of a run that has ended, in any of FORMATS but EVENTS, which come one by one."""
+    if name == PLAIN:
+        from .text import run_text
+
+        return [run_text(report, terminal_width())]
+    from .json import document_parts
+
+    return map(str.encode, document_parts(report, samples=samples))  # UTF-8 (RFC 8259)
+
+
 def file_text(name: str, report: Report) -> str:
     """A run in one of the formats of FILES, or as the document."""
     if name == DOCUMENT:
-        return b"".join(document(report)).decode()
+        from .json import document_parts
+
+        return "".join(document_parts(report))
     return str(import_module(f".{name}", __package__).text(report))

@@ -31,7 +31,7 @@ def lines(path: Path, most: int, longest: int) -> Iterator[bytes]:
             if left < 0:
                 raise _too_large(most)
             if len(line) > longest:
-                raise OSError(errno.EFBIG, f"line {number} is longer than {_size(longest)}")
+                raise OSError(errno.EINVAL, f"line {number} is longer than {_size(longest)}")
             yield line
 
 
@@ -50,7 +50,7 @@ def opened(path: Path) -> BinaryIO:
 
 
 def _too_large(most: int) -> OSError:
-    return OSError(errno.EFBIG, f"it is larger than {_size(most)}")
+    return OSError(errno.EINVAL, f"it is larger than {_size(most)}")
 
 
 def _size(count: int) -> str:

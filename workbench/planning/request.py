@@ -236,7 +236,7 @@ def check_device(device: str) -> None:
             if kind.simulated:
                 bounds = f"between {SLOWEST:g} and {FASTEST:g}, not {speed}"
                 raise UsageError(f"the speed of {name}:{number} must be {bounds}")
-    raise unknown("device", device, ["cpu", "gpu", "cuda:0", "xpu:0", "fake:0", "fake:0@8"])
+    raise unknown("device", device, ["cpu", "gpu", "cuda:0", "fake:0", "fake:0@8"])
 
 
 def fake_devices(request: Request) -> dict[str, float]:

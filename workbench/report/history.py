@@ -7,6 +7,7 @@ killed one leaves the old index.  The digest at its end shows damage.
 import fcntl
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -89,32 +90,22 @@ def delete(path: Path) -> None:
 
 def _stamps() -> dict[bytes, str]:
     """Each journal with a stamp that changes when it grows."""
-    found, folder = dict[bytes, str](), journal.runs_folder()
-    try:
-        for entry in os.scandir(os.fsencode(folder)) if folder.exists() else ():
-            if entry.name.endswith(b".jsonl"):
-                try:
-                    of = entry.stat()
-                except OSError:  # deleted meanwhile, or a broken link
-                    continue
-                found[entry.name] = f"{of.st_size},{of.st_ctime_ns}"
-    except OSError as error:
-        raise JournalError(f"{folder} cannot be read: {error.strerror}") from error
+    found = dict[bytes, str]()
+    for entry in journal.entries():
+        with suppress(OSError):  # deleted meanwhile, or a broken link
+            of = entry.stat()
+            found[entry.name] = f"{of.st_size},{of.st_ctime_ns}"
     return found
 
 
 def _kept(path: Path) -> Index:
-    """The index on disk, or an empty one; a damaged file is moved aside."""
+    """The index on disk; an empty one if there is none, or if it is damaged."""
     if not path.exists():
         return {}
-    content = b"" if path.is_dir() else read.whole(path, LARGEST_BYTES)
+    content = read.whole(path, LARGEST_BYTES)
     encoded, digest = content[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
-    if digest == blake2b(encoded).digest():
-        return msgspec.msgpack.decode(encoded, type=Index)
-    aside = path.with_name(f"{path.name}.damaged-{journal.new_run_id()}")
-    path.rename(aside)
-    say(f"workbench: the index of runs was damaged; it is kept as {aside.name}")
-    return {}
+    is_whole = digest == blake2b(encoded).digest()
+    return msgspec.msgpack.decode(encoded, type=Index) if is_whole else {}
 
 
 def _update(index: Index, found: Mapping[bytes, str]) -> bool:

@@ -7,7 +7,7 @@ import fcntl
 import gc
 import os
 from array import array
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -116,7 +116,9 @@ def read(path: Path, only: Collection[str] = ()) -> list[ev.AnyEvent]:
                     raise msgspec.ValidationError(absurd)
             except UNREADABLE as error:
                 if line.endswith(b"\n") and events:  # else its writer died, or it is no journal
-                    events.append(_damaged(number, error, events[-1].at_s))
+                    problem = f"line {number} of the journal is damaged: {why_unreadable(error)}"
+                    flaw = Warning("damaged_journal", shown(problem), "the run is shown up to it")
+                    events.append(ev.WarningRaised(at_s=events[-1].at_s, warning=flaw))
                 break
             if isinstance(event, ev.BlockMeasured):
                 event = _packed(event, names)
@@ -129,12 +131,6 @@ def read(path: Path, only: Collection[str] = ()) -> list[ev.AnyEvent]:
         raise JournalError(f"{path} is not the journal of a run: it does not begin with RunStarted")
     check_schema(path, events[0].schema_version)
     return events
-
-
-def _damaged(number: int, error: Exception, at_s: float) -> ev.WarningRaised:
-    problem = f"line {number} of the journal is damaged: {shown(why_unreadable(error))}"
-    remedy = "the run is shown up to that line"
-    return ev.WarningRaised(at_s=at_s, warning=Warning("damaged_journal", problem, remedy))
 
 
 def _packed(block: ev.BlockMeasured, names: dict[str, str]) -> ev.BlockMeasured:
@@ -176,8 +172,18 @@ def check_schema(path: Path, version: int) -> None:
         raise JournalError(f"{text}: open it with the version of workbench that wrote it")
 
 
-def run_ids() -> Iterator[str]:
-    """The ids of all journals on this machine, newest first."""
+def entries() -> list[os.DirEntry[bytes]]:
+    """The files of all journals on this machine; JournalError if they cannot be listed."""
     folder = runs_folder()
-    if os.path.isdir(folder):  # noqa: PTH112 - no error if locked
-        yield from sorted((file.stem for file in folder.glob("*.jsonl")), reverse=True)
+    try:
+        found = os.scandir(os.fsencode(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise JournalError(f"{folder} cannot be read: {error.strerror}") from error
+    return [entry for entry in found if entry.name.endswith(b".jsonl")]
+
+
+def run_ids() -> list[str]:
+    """The ids of these journals, newest first."""
+    return sorted((os.fsdecode(entry.name)[: -len(".jsonl")] for entry in entries()), reverse=True)

@@ -259,19 +259,15 @@ class Report:
     def verdicts(self) -> list[Verdict]:
         return [row.verdict for row in self.rows.values() if row.verdict is not None]
 
-    @property
-    def summary(self) -> list[doc.Summary]:
-        picked = [(verdict, self.candidates.get(verdict.pick or "")) for verdict in self.verdicts]
-        return [summary_of(verdict, pick.case if pick else None) for verdict, pick in picked]
-
     def document(self, measurements: list[doc.Measurement] | None = None) -> doc.Document:
         """The JSON document, valid after `RunStarted`; `measurements` replace its own."""
         started, finished = self.started, self.finished
         if started is None:
             raise ValueError("the run has not begun")
+        picked = [(verdict, self.candidates.get(verdict.pick or "")) for verdict in self.verdicts]
         return doc.Document(
             schema_version=doc.SCHEMA_VERSION,
-            summary=self.summary,
+            summary=[summary_of(v, pick.case if pick else None) for v, pick in picked],
             tool=started.tool,
             run=doc.Run(
                 id=started.id,

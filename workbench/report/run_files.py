@@ -38,10 +38,13 @@ def open_run(name: str) -> OpenedRun:
         if journal.looks_like_one(path):
             return read_journal(path)
         return OpenedRun(read_document(path), [])
-    ids = list(journal.run_ids())
+    ids = journal.run_ids()
     if name == "last" and not ids:
         raise JournalError("no run is kept yet: `workbench` starts one")
-    matches = ids[:1] if name == "last" else [each for each in ids if each.startswith(name)]
+    matches = [each for each in ids if each.startswith(name)]
+    if name == "last":  # a run from the future began when the clock was wrong
+        now = journal.new_run_id()[: len("20261121-153012")]
+        matches = [next((each for each in ids if each[: len(now)] <= now), ids[0])]
     if len(matches) == 1:
         return read_journal(journal.path_of(matches[0]))
     latest = ", ".join(matches[:5] or ids[:5]) or "none yet"

@@ -18,12 +18,13 @@ from workbench.cli import headless
 from workbench.cli.commands import PARTS, ceilings, doctor
 from workbench.cli.main import cli, main, refuse
 from workbench.engine import ceiling_store
+from workbench.export.schema import PARTS as KNOWN, schema_of
 from workbench.planning.usage import UsageError
 from workbench.records.inspection import Trial
 from workbench.records.machine import Machine, Package, Software
 from workbench.records.reason import Warning
-from workbench.records.schema import PARTS as KNOWN, schema_of
 from workbench.report.report import Report
+from workbench.text.toml_file import MOST_BYTES
 
 
 def test_a_broken_backend_is_named_and_the_others_are_listed(tmp_path, monkeypatch, capsys) -> None:
@@ -47,6 +48,16 @@ def test_an_error_where_proc_is_not_mounted_has_that_cause(monkeypatch, capsys) 
     assert ended.value.code == 1
     said = "workbench: there is no /proc here: run `mount -t proc proc /proc`\n"
     assert capsys.readouterr().err == said
+
+
+def test_a_file_that_is_too_large_to_read_is_wrong_use(tmp_path: Path, capsys) -> None:
+    """It has the exit code of other unusable files, not that of a full disk."""
+    large = tmp_path / "large.toml"
+    large.write_bytes(b"#" * (MOST_BYTES + 1))
+    with pytest.raises(SystemExit) as ended:
+        main(["list", "--scenarios", str(large)])
+    assert ended.value.code == 2
+    assert "it is larger than 256 KiB" in capsys.readouterr().err
 
 
 def test_ceilings_take_several_devices_in_one_option() -> None:
@@ -148,7 +159,8 @@ def test_a_run_without_a_row_does_not_fail_in_silence(options, monkeypatch) -> N
 def test_it_prints_json(arguments: tuple[str, ...]) -> None:
     done = CliRunner().invoke(cli, ["schema", *arguments])
     assert done.exit_code == 0
-    assert json.loads(done.stdout) == schema_of("".join(arguments) or "document")
+    schema = schema_of("".join(arguments) or "document")
+    assert json.loads(done.stdout) == json.loads(json.dumps(schema))  # its tuples are lists there
 
 
 def test_every_schema_can_be_named() -> None:

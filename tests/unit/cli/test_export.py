@@ -8,7 +8,7 @@ import pytest
 import scenes
 from click.testing import CliRunner
 
-from workbench.cli.main import cli
+from workbench.cli.main import cli, main
 from workbench.planning.usage import UsageError
 from workbench.records.events import encode
 
@@ -74,3 +74,17 @@ def test_plots_that_cannot_all_be_written_leave_no_folder(run, tmp_path, monkeyp
     done = CliRunner().invoke(cli, ["export", str(run), "--svg", str(plots)])
     assert done.exception is full
     assert not plots.exists()
+
+
+@pytest.mark.parametrize(("option", "name"), [("--csv", "a.csv"), ("--svg", "plots")])
+def test_a_file_on_a_full_disk_is_named(option, name, run, tmp_path, monkeypatch, capsys) -> None:
+    full = Mock(side_effect=OSError(28, "No space left on device"))
+    monkeypatch.setattr("os.fsync", full)
+    monkeypatch.setattr("workbench.cli.main.let_go", lambda _: None)  # of the stdout of pytest
+    with pytest.raises(SystemExit) as ended:
+        main(["export", str(run), option, str(tmp_path / name)])
+    assert ended.value.code == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"workbench: {tmp_path / name}")
+    assert said.endswith("cannot be written: No space left on device; write it elsewhere\n")
+    assert [each.name for each in tmp_path.iterdir()] == ["run.jsonl"]

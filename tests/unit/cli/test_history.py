@@ -143,6 +143,10 @@ def test_a_run_that_ended_without_a_row_does_not_lack_nothing(runs: Path, capfd)
     with pytest.raises(SystemExit, match="3"):
         cli.main(["resume", "c", "--json"], standalone_mode=False)
     assert json.loads(capfd.readouterr().out)["run"]["status"] == "done"
+    with pytest.raises(SystemExit, match="3"):
+        cli.main(["resume", "c", "--jsonl"], standalone_mode=False)
+    last = capfd.readouterr().out.splitlines()[-1]
+    assert json.loads(last)["event"] == "RunFinished"
 
 
 def test_a_run_under_way_is_not_called_one_without_complete_rows(runs: Path) -> None:

@@ -211,8 +211,7 @@ def test_a_bandwidth_that_was_cut_short_once_is_measured_once_more(monkeypatch) 
     cpu, gpu = found.devices
     rows = ceiling_rows.requested_rows(Request(devices=("cpu",)), HERE, brief=True)
     field = ceilings._field(rows[1].cases[-1])
-    late = {field: ceiling_store.LATE}
-    cut = replace(cpu, cache_bytes_per_s=None, unavailable=late)
+    cut = replace(cpu, cache_bytes_per_s=None)
     kept = replace(found, devices=[cut, gpu])
     found, asked, _ = kept_or_measured(monkeypatch, kept, 0.01)
     assert asked == [f"cpu {field}"]
@@ -318,12 +317,10 @@ def test_what_lacks_a_device_or_was_cut_short_is_not_whole() -> None:
     found = sample("cpu", "cuda:0")
     cpu, gpu = found.devices
     gpu = replace(gpu, name=here.gpus[0].name)
-    late = replace(gpu, unavailable={"fp8": ceiling_store.LATE})
     for devices, whole in (
         ([cpu, gpu], True),
         ([cpu], False),
         ([gpu], False),
-        ([cpu, late], False),
     ):
         kept = replace(found, devices=devices)
         assert ceiling_store.is_whole(kept, here) is whole
@@ -424,6 +421,9 @@ def test_what_was_not_measured_this_time_is_named_with_the_time_of_the_old_value
     assert found.devices[0].peak_ops_per_s == {"fp32": 5e10, "bf16": 2e10}
     (warning,) = warnings
     assert warning.message == "not measured this time, as time ran out: cpu bf16"
+    first, _ = measured_again(monkeypatch, None, again=False, late=True)
+    assert "bf16" not in first.devices[0].unavailable
+    assert not first.complete, "so the next run measures it"
     assert found.since == before
     first, *_ = ceilings_text(found).splitlines()
     assert first.startswith("measured 2026-11-20 09:00 to 2026-11-21 00:00 UTC")

@@ -19,14 +19,6 @@ RUN = eventful()
 REPORT = Report.of(RUN)
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_every_format_but_that_of_events_writes_a_whole_run(name: str) -> None:
-    whole = FORMATS[name].whole
-    assert (whole is None) == (name == "jsonl")
-    if whole is not None:
-        assert whole(REPORT)
-
-
 @pytest.mark.parametrize("command", ["advise", "run"])
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_is_an_option_of_a_run(command: str, name: str) -> None:

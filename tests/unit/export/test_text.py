@@ -5,16 +5,15 @@ import pytest
 from builders import case, changed, eventful, events, machine, report, steady
 from msgspec.structs import replace
 
-from workbench import catalog
 from workbench.advisor.verdict import decide
-from workbench.export.catalogue import catalogue_text
+from workbench.cli.program import head
+from workbench.export.catalogue import catalogue_text, jobs
 from workbench.export.text import run_text
 from workbench.export.view.derived import RunView
 from workbench.export.view.events import log_line
 from workbench.export.view.machine import machine_text, warnings
 from workbench.export.view.tables import pending_texts
 from workbench.export.view.words import pick_texts, state_texts
-from workbench.planning import scenarios
 from workbench.planning.scenario import Scenario
 from workbench.records import events as ev
 from workbench.records.machine import Gpu, Package
@@ -36,13 +35,11 @@ def test_a_run_ends_with_what_weakens_all_of_it() -> None:
 
 
 def test_the_catalogue_is_wrapped_for_a_narrow_terminal() -> None:
-    usable, broken = catalog.load_all()
-    rows, _ = scenarios.load_with(None)
     for width in (60, 80):
-        lines = catalogue_text(usable, broken, rows, width).splitlines()
+        lines = catalogue_text(jobs(head("list")), width).splitlines()
         assert max(map(len, lines)) <= width
-    (head, *_) = [line for line in lines if line.startswith("training ")]
-    assert head.split()[1] == "Training"
+    (first, *_) = [line for line in lines if line.startswith("training ")]
+    assert first.split()[1] == "Training"
 
 
 def test_a_small_lead_of_a_plain_run_is_not_called_open() -> None:

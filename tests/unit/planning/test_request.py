@@ -143,7 +143,7 @@ def test_without_a_command_it_is_advise_with_all_its_options(monkeypatch) -> Non
 @pytest.mark.parametrize("option", ["--quick", "--price=cpu=1", "--set=n=1", "--json"])
 def test_a_group_option_before_a_command_is_refused_by_its_name(option: str) -> None:
     name = option.partition("=")[0]
-    with pytest.raises(UsageError, match=f"put {name} after the command: workbench advise"):
+    with pytest.raises(UsageError, match=f"put {name} after workbench advise, if"):
         main.cli.main([option, "advise"], standalone_mode=False)
 
 

@@ -5,6 +5,7 @@ import os
 import re
 import tempfile
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from builders import case, events, report, steady
@@ -143,15 +144,15 @@ def test_a_run_that_never_began_leaves_no_file(state: Path) -> None:
     written = journal.Journal(state / "begun.jsonl")
     written.append(RUN[0])
     written.discard()
-    assert list(journal.run_ids()) == []
+    assert journal.run_ids() == []
 
 
 def test_runs_are_listed_newest_first_and_only_journals(state: Path) -> None:
-    assert list(journal.run_ids()) == []
+    assert journal.run_ids() == []
     for name in ("20260101-000000-aaaa.jsonl", "20260301-000000-aaaa.jsonl", "notes.txt"):
         state.mkdir(parents=True, exist_ok=True)
         (state / name).write_bytes(LINES[0])
-    assert list(journal.run_ids()) == ["20260301-000000-aaaa", "20260101-000000-aaaa"]
+    assert journal.run_ids() == ["20260301-000000-aaaa", "20260101-000000-aaaa"]
 
 
 def test_a_new_id_sorts_by_time_and_is_not_used_twice() -> None:
@@ -178,10 +179,25 @@ def test_runs_are_found_by_id_by_its_beginning_and_as_the_last(state: Path) -> N
         open_run("2027")
 
 
+def test_a_run_that_began_with_a_wrong_clock_is_the_last_only_without_another(state: Path) -> None:
+    state.mkdir(parents=True)
+    (state / "29990101-000000-aaaa.jsonl").write_bytes(b"".join(LINES[:2]))
+    assert open_run("last").events == RUN[:2]
+    (state / "20260101-000000-aaaa.jsonl").write_bytes(b"".join(LINES[:1]))
+    assert open_run("last").events == RUN[:1]
+
+
 def test_the_last_run_is_the_newest_even_if_it_cannot_be_read(state: Path) -> None:
     journal.Journal(state / "20260101-000000-aaaa.jsonl").append(RUN[0])
     (state / "20260102-000000-bbbb.jsonl").write_text("torn")
     with pytest.raises(JournalError, match="bbbb"):
+        open_run("last")
+
+
+def test_a_folder_of_runs_that_cannot_be_read_is_not_called_empty(state, monkeypatch) -> None:
+    locked = PermissionError(errno.EACCES, "Permission denied")
+    monkeypatch.setattr("os.scandir", Mock(side_effect=locked))
+    with pytest.raises(JournalError, match="runs cannot be read: Permission denied"):
         open_run("last")
 
 
