@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -187,7 +187,7 @@ def _try(
 ) -> None:
     requests = [_inspect(folders, rng.random() < 0.1)]
     if build:
-        recipe, place_of = rng.choice(RECIPES).as_fields(), _place(folders)
+        recipe, place_of = asdict(rng.choice(RECIPES)), _place(folders)
         requests += [{"op": "prepare", **place_of}, {"op": "build", **place_of, "recipe": recipe}]
     before = folders.elsewhere()
     for request in requests:

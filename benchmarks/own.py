@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import product
 from pathlib import Path
 from statistics import geometric_mean, median
@@ -144,7 +145,7 @@ class Plain:
         self.parts = parts.read(Path(self.folder), [port.name for port in facts.outputs])
         space = SearchSpace(facts, products, self.cpu, self.threads, thorough=True)
         found = [each for each in first(space)[0] if each.recipe.calibration == "minmax"]
-        self.recipes = {each.recipe.label: each.recipe.as_fields() for each in found}
+        self.recipes = {each.recipe.label: asdict(each.recipe) for each in found}
         names = (f"onnxruntime/{x.recipe.label}/{x.mode or ''}/t{x.threads}" for x in found)
         return [name.replace("//", "/") for name in names]
 

@@ -14,7 +14,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from itertools import cycle, product
 from pathlib import Path
@@ -94,7 +94,7 @@ class Exhaustive:
         the error limit."""
         try:
             if proposal.recipe not in self.files:
-                fields = proposal.recipe.as_fields()
+                fields = asdict(proposal.recipe)
                 self.files[proposal.recipe] = self.lab.build(self.model, self.folder, fields)[
                     "file"
                 ]

@@ -16,6 +16,7 @@ import resource
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -85,11 +86,11 @@ class Trial:
         self.lab.prepare(*place)
 
     def built(self, recipe: Recipe) -> str:
-        fields = recipe.as_fields()
+        fields = asdict(recipe)
         return str(self.lab.build(self.model, str(self.folder), fields)["file"])
 
     def mixed(self) -> str | None:
-        base = Recipe("int8", "static", scope="products", per_channel=True).as_fields()
+        base = asdict(Recipe("int8", "static", scope="products", per_channel=True))
         wanted = {"metric": self.metric, "limit": self.limit, "seconds": MIX_S}
         try:
             return str(self.lab.mixed(self.model, str(self.folder), base, **wanted)["file"])

@@ -1,6 +1,7 @@
 """Small ONNX models for the lab's tests, and a lab folder around one."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -130,4 +131,4 @@ def prepared(model: Any, folder: Path, shape: tuple[int, ...]) -> dict[str, Any]
 
 
 def build(folder: Path, recipe: Recipe) -> dict[str, Any]:
-    return Lab().build(str(folder / "model.onnx"), str(folder), recipe.as_fields())
+    return Lab().build(str(folder / "model.onnx"), str(folder), asdict(recipe))

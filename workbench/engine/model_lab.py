@@ -33,6 +33,7 @@ from .variant_search import CandidateSearch, case_of
 
 CONCLUSION_S, CONCLUSION_SHARE = 6.0, 0.2  # seconds and share of the budget; the smaller counts
 MOST_EXPLAINED = 8  # candidates
+SLOW = "raise --budget: reading the model and running it once may take 40% of it"
 
 
 @dataclass(eq=False)
@@ -69,8 +70,10 @@ class ModelLab:
             facts = variants.inspect()
         except WorkerFailed as failure:  # it crashed, hung, or ran out of memory
             proposal = Proposal(ORIGINAL, threads=self.context.machine.cpu.effective_cores)
-            cases = [case_of(proposal, self.plan.scenario)]
-            return [replace(self.plan, cases=cases, refused=failure.reason)]
+            cases, reason = [case_of(proposal, self.plan.scenario)], failure.reason
+            if reason.code == "timeout":
+                reason = msgspec.structs.replace(reason, hint=SLOW)
+            return [replace(self.plan, cases=cases, refused=reason)]
         facts, products = self._prepared(facts)
         self.context.record(ev.ModelInspected, facts=facts)
         self._providers = variants.providers()

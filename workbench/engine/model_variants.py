@@ -6,7 +6,7 @@ Each request has a share of the budget as its deadline.
 import math
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -131,7 +131,7 @@ class ModelVariants:
         began = time.monotonic()
         made: Made | Reason
         try:
-            made = self._ask(deadline_s, Made, recipe=recipe.as_fields(), **asked)
+            made = self._ask(deadline_s, Made, recipe=asdict(recipe), **asked)
         except WorkerFailed as failure:
             made = failure.reason
             built = Built(label, time.monotonic() - began, reason=made)

@@ -45,9 +45,9 @@ class ModelFacts(msgspec.Struct, frozen=True):
     calibration_samples: int  # number of inputs that static ranges are taken from
     inputs_from: str  # "random", or the file's name
     step_s: float  # rough seconds of one run as given, unoptimised
-    steps: list[PreparationStep] = msgspec.field(name="forms")
-    multiply_adds: int | None  # per run; None where shapes are unknown
-    weights_bytes: int  # size of weights in convolutions and products
+    steps: list[PreparationStep] = msgspec.field(name="forms", default_factory=list)
+    multiply_adds: int | None = None  # per run; None where shapes are unknown
+    weights_bytes: int = 0  # size of weights in convolutions and products
     same_samples: bool = False  # the same inputs calibrate and check: too few for both
     uncompared: list[str] = []  # outputs that are not tensors, such as a classifier's maps
     unquantisable: Reason | None = None  # why no variant is made: over 2 GiB, or not prepared

@@ -1,10 +1,10 @@
 """The recipe of a model variant, shared by the engine and the lab's worker."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-CALIBRATIONS = ("minmax", "percentile", "entropy")
+CALIBRATIONS = {"minmax": "MinMax", "percentile": "Percentile", "entropy": "Entropy"}
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,6 @@ class Recipe:
     def label(self) -> str:
         """The name of its file: `fp32`, `fp16`, `int8-static-u8s8`."""
         return "-".join(filter(None, (self.precision, self.quantization)))
-
-    def as_fields(self) -> dict[str, Any]:
-        return asdict(self)
 
     @classmethod
     def of(cls, decoded: Mapping[str, Any]) -> "Recipe":

@@ -12,7 +12,7 @@ from typing import Any
 
 from workbench.contract import WorkloadError
 from workbench.worker.libraries import np, onnx, quantization
-from workbench.worker.recipe import Recipe
+from workbench.worker.recipe import CALIBRATIONS, Recipe
 from workbench.worker.session_options import NO_SPIN, UNOPTIMISED
 
 from .session import cpu_session
@@ -22,7 +22,6 @@ PRODUCTS = ("Conv", "MatMul", "Gemm")
 STATIC_OPS = ("Conv", "MatMul", "Gemm", "Relu", "GlobalAveragePool", "Flatten")
 # Operators that stand for a quantised layer until ONNX Runtime fuses them.
 QUANTISED_OPS = {"dynamic": ("ConvInteger", "MatMulInteger"), "static": ("DequantizeLinear",)}
-CALIBRATIONS = {"minmax": "MinMax", "percentile": "Percentile", "entropy": "Entropy"}
 MASK = 1e8  # no activation is so large, only a number that masks entries, such as -1e9 or -inf
 MASKING = ("Add", "Mul", "Sub", "Where")  # operators that mask entries by a constant
 LEAST_MASK = 1e4  # its size; another constant of that size has no use for 255 steps either

@@ -12,8 +12,7 @@ from .samples import Samples
 
 _FLOATS = ("float", "double", "float16")
 _INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
-FLOATS = {f"tensor({name})" for name in _FLOATS}
-QUANTITIES = FLOATS | {f"tensor({name})" for name in _INTEGERS if name.endswith(("t8", "t16"))}
+QUANTITIES = {f"tensor({n})" for n in (*_FLOATS, *_INTEGERS) if n[-2:] not in ("32", "64")}
 MOST_LISTED = 3  # entries of a part that are no range
 CHUNK = 1 << 16  # values that are compared at a time: copies of millions leave the caches
 COMPARABLE = {f"tensor({name})" for name in (*_FLOATS, *_INTEGERS, "bool", "string")}
@@ -66,10 +65,16 @@ def answer(session: Any, names: Sequence[str], feeds: Mapping[str, Array]) -> li
     return [array.astype(str) if array.dtype.kind == "O" else array for array in found]
 
 
+def feeds(session: Any, samples: Samples) -> list[dict[str, Array]]:
+    """Each sample, whose arrays are in the order of the inputs, by their names."""
+    names = [port.name for port in session.get_inputs()]
+    return [dict(zip(names, sample, strict=True)) for sample in samples]
+
+
 def answers(session: Any, samples: Samples) -> list[list[Array]]:
-    """The comparable outputs of each sample, whose arrays are in the order of the inputs."""
-    names, outputs = [port.name for port in session.get_inputs()], compared(session)
-    return [answer(session, outputs, dict(zip(names, sample, strict=True))) for sample in samples]
+    """The comparable outputs of each sample."""
+    outputs = compared(session)
+    return [answer(session, outputs, each) for each in feeds(session, samples)]
 
 
 def error(session: Any, samples: Samples, references: Samples) -> float:

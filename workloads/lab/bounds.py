@@ -17,6 +17,9 @@ from .agreement import Part
 from .samples import Samples
 
 CHOOSE, CHECK = 0.05, 0.025  # chance of a bound that is too low
+SURE = 0.9  # the least that the largest of many probabilities reaches
+UNDECIDED = 1 / 8  # sum of (p (1 - p))^2 of an answer between two classes
+LEAST_SPREAD = 1e-6  # such a sum below which rounding makes more of the error than logits do
 FEWEST = 40  # inputs from which on the bound of a relative error holds where errors are skewed
 
 
@@ -59,7 +62,8 @@ def upper(
         if metric == "relative_error" and not agreement.holds_labels(pairs[0][1]):
             for _, piece in agreement.pieces(pairs, parts[place] if parts else ()):
                 off, whole, *_ = np.array([agreement.sums(*pair) for pair in piece]).T
-                worst = max(worst, _ratio(off, whole, chance))
+                tail = off * _growth([reference for _, reference in piece])
+                worst = max(worst, _ratio(off, whole, tail, chance))
         elif agreement.has_classes(pairs[0][1]):
             # A sample with several labels or rows counts by the share of those that differ.  Even
             # if none did, a share of unseen ones may.
@@ -68,12 +72,24 @@ def upper(
     return worst
 
 
-def _ratio(off: Array, whole: Array, chance: float) -> float:
+def _growth(references: Sequence[Array]) -> Array:
+    """The factors by which the squared errors of samples would grow if their answers were undecided
+    probabilities: p is off by p (1 - p) times the error of its logit.  Most are near 0 or 1, so
+    that few inputs make nearly all of the error.  1 where the references are other numbers."""
+    ends = [(each.min(initial=0), each.max(initial=0)) for each in references]
+    if min(low for low, _ in ends) < 0 or not SURE <= max(high for _, high in ends) <= 1:
+        return np.ones(len(references))
+    spread = np.array([np.square(p * (1 - p), dtype=float).sum() for p in references])
+    most = max(UNDECIDED, spread.max()) * spread.any()  # 0 where all are 0 or 1
+    return np.asarray(np.maximum(1.0, most / (spread + LEAST_SPREAD)))
+
+
+def _ratio(off: Array, whole: Array, tail: Array, chance: float) -> float:
     """The bound of the root of E[off] / E[whole]: Student's t for a ratio of means (W. Cochran,
     Sampling Techniques, 1977, section 6.4), corrected for skewness, and a part for the tail.
 
     Inputs that are too rare to be among these with certainty, such as those beyond a calibrated
-    range, count as the worst one seen.
+    range, count as the worst one of the `tail`.
     """
     if not off.any() or not whole.any():
         return float(off.any())
@@ -83,7 +99,7 @@ def _ratio(off: Array, whole: Array, chance: float) -> float:
     deviation = residuals.std(ddof=1)
     skewness = (residuals**3).mean() / deviation**3 / math.sqrt(count) if deviation else 0.0
     quantile = _skewed(student_t_quantile(1 - chance, count - 1), skewness)
-    rare = (1 - chance ** (1 / count)) * off.max() / mean
+    rare = (1 - chance ** (1 / count)) * tail.max() / mean
     return math.sqrt(found + quantile * deviation / math.sqrt(count) / mean + rare)
 
 

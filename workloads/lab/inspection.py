@@ -247,9 +247,6 @@ def _facts(
         "folds": quantise.FOLDS if chosen.folded else 0,
         "same_samples": chosen.same,
         "inputs_from": one_line(chosen.source),
-        "forms": [],
-        "multiply_adds": None,
-        "weights_bytes": 0,
         "unquantisable": unquantisable,
         # Below 4 ONNX Runtime takes them for constants.
         "weights_are_inputs": model.ir_version >= 4 and len(ports) < len(model.graph.input),

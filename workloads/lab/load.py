@@ -21,7 +21,7 @@ from . import agreement, graph
 from .errors import AGAIN, bad_model, clear_errors, one_line, said
 
 SMALL = 4096  # bytes of a constant that stays in the parsed graph
-SHAPES_HINT = "pass its shape: --shape NAME=1,3,224,224, or real inputs: --inputs data.npz"
+SHAPES_HINT = "give sizes that fit: --shape NAME=1,3,224,224, or inputs that do: --inputs data.npz"
 OLDER = "upgrade onnxruntime, or export it in float32 with ONNX's own operators, for an older opset"
 FIRST_OPSET = 7  # the oldest that ONNX Runtime runs
 NEWER = f"raise its opset to {FIRST_OPSET} or more with onnx.version_converter.convert_version"

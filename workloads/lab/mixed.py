@@ -8,7 +8,7 @@ limit demands (by bisection, each step measured).  Expensive ones are tried agai
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ def mixed(
     search = _Search(folder, recipe, metric, limit, seconds)
     chosen = search.run(units(search.model, products.kept(folder), recipe))
     built = quantise.build(folder, chosen.recipe)
-    return {"recipe": chosen.recipe.as_fields(), **built, "error": chosen.error}
+    return {"recipe": asdict(chosen.recipe), **built, "error": chosen.error}
 
 
 def units(model: Any, found: Sequence[products.Product], recipe: Recipe) -> list[Unit]:
@@ -129,27 +129,23 @@ class _Search:
         hint = "allow a larger error, or pass real inputs to calibrate with"
         return WorkloadError(text, code="no_mix", hint=hint)
 
-    # ---------------------------------------------------------- trials
-
     def _try(self, left: Sequence[Unit]) -> _Mix:
         """Build, run and judge the mix that leaves `left` in FP32."""
         key = frozenset(left)
         if key not in self._seen:
             names = tuple(name for unit in left for name in unit.names)
             recipe = replace(self._recipe, excluded=(*self._recipe.excluded, *names))
-            error = self._error(recipe, (), len(self.inputs), self._metric, self._is_bounded)
-            self._seen[key] = _Mix(recipe, error, key)
+            self._seen[key] = _Mix(recipe, self._error(recipe), key)
         return self._seen[key]
 
     def _alone(self, group: Sequence[Unit]) -> float:
         """The relative error over a few samples with only `group` quantised."""
-        names = [name for unit in group for name in unit.names]
-        return self._error(self._recipe, names, self._few, "relative_error", False)
+        return self._error(self._recipe, [name for unit in group for name in unit.names])
 
-    def _error(
-        self, recipe: Recipe, only: Sequence[str], count: int, metric: str, is_bounded: bool
-    ) -> float:
-        """The error over `count` samples, or its upper bound; infinite with an answer of NaN."""
+    def _error(self, recipe: Recipe, only: Sequence[str] = ()) -> float:
+        """The error over all samples, or its upper bound, or what `_alone` says of the nodes
+        `only`; infinite with an answer of NaN."""
+        count, metric = (self._few, "relative_error") if only else (len(self.inputs), self._metric)
         began = time.monotonic()
         if began + 2 * self._trial_s > self._ends:  # the chosen variant is made once more
             raise _OutOfTimeError
@@ -167,12 +163,10 @@ class _Search:
         except WorkloadError:
             return math.inf
         bound = None
-        if is_bounded:
+        if self._is_bounded and not only:
             how = metric, self._limit, bounds.CHOOSE, cut
             bound = bounds.promised(answers, references, *how)
         return agreement.summary(outputs, metric) if bound is None else bound
-
-    # ---------------------------------------------------------- the search
 
     def _order(self, found: Sequence[Unit]) -> list[Unit]:
         """The units, the most error for its cost first."""

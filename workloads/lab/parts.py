@@ -60,9 +60,8 @@ def _found(model: Any, folder: Path) -> dict[str, list[Part]]:
     if not joined:
         return {}
     session = cpu_session(_labelled(model, joined), UNOPTIMISED)
-    names = [port.name for port in session.get_inputs()]
-    feeds = dict(zip(names, samples.read(folder / samples.INPUTS)[0], strict=True))
-    labels = session.run([f"{name}{LABEL}" for name in joined], feeds)
+    (first,) = agreement.feeds(session, samples.read(folder / samples.INPUTS)[:1])
+    labels = session.run([f"{name}{LABEL}" for name in joined], first)
     references = samples.read(folder / samples.REFERENCE)[:SIZED]
     places = {name: place for place, name in enumerate(agreement.compared(session))}
     return {
@@ -74,9 +73,12 @@ def _found(model: Any, folder: Path) -> dict[str, list[Part]]:
 def _joined(model: Any) -> Joined:
     """The outputs that join several quantities: the places of the nodes that only move numbers, and
     the tensors that hold these first, each with a name for its quantity, "" if it is given."""
-    makers = {
-        name: place for place, node in enumerate(model.graph.node) for name in node.output if name
-    }
+    makers, likely = dict[str, int](), set[str]()  # likely: probabilities, and the rest to 1
+    for place, node in enumerate(model.graph.node):
+        makers.update(dict.fromkeys(node.output, place))
+        is_rest = node.op_type == "Sub" and node.input[1] in likely
+        if is_rest or node.op_type in _PROBABILITIES:
+            likely.update(node.output)
     found: Joined = {}
     for port in model.graph.output:
         if port.type.tensor_type.elem_type not in _FLOATS:  # labels have no size
@@ -93,7 +95,7 @@ def _joined(model: Any) -> Joined:
             elif node is None or node.op_type.startswith("Constant"):
                 held[name] = ""
             else:
-                held[name] = "probability" if node.op_type in _PROBABILITIES else f"of {name}"
+                held[name] = "probability" if name in likely else f"of {name}"
         if len({*held.values()} - {""}) > 1:
             found[port.name] = nodes, held
     return found
@@ -144,7 +146,7 @@ def _parts(labels: Array, references: Sequence[Array]) -> list[Part]:
         squares = [
             np.square(np.nan_to_num(each, posinf=0, neginf=0), dtype=float).mean(others)
             for each in references
-            if each.ndim == labels.ndim and each.shape[axis] == size
+            if each.size and each.ndim == labels.ndim and each.shape[axis] == size
         ]
         sizes = [math.sqrt(np.mean([each[places].mean() for each in squares])) for places in kinds]
         groups: list[tuple[float, list[int]]] = []

@@ -6,8 +6,7 @@ from typing import Any
 
 from workbench.worker.libraries import Array, np
 
-Sample = Sequence[Array]
-Samples = Sequence[Sample]
+Samples = Sequence[Sequence[Array]]
 
 INPUTS, CALIBRATION, REFERENCE = "inputs.npz", "calibration.npz", "reference.npz"
 # Kept apart until a variant is otherwise good enough; missing where there are too few inputs.

@@ -17,6 +17,7 @@ TRIALS = 48  # most sets of sizes to try
 # Sizes to try for axes whose names suggest none, or a wrong one.
 SIZES = (224, 128, 512, 576, 48, 64, 32, 256, 16, 320, 640, 1)
 CHANNELS = (3, 1)
+PICTURE, LATENT = 224, 64  # sides in pixels; the second with other channels than pictures have
 SUM = " + "  # in the name of an axis
 _CHANNELS_LAST = (1, 3, 4)  # sizes of a fixed last axis that holds channels
 _NAMELESS = re.compile(r"\W*|-?\d+|none|unk_*\d*", re.IGNORECASE)
@@ -25,17 +26,18 @@ SECOND = 16000  # audio, in samples
 # Sizes by the names that exporters use for an axis, the clearest names first.
 _BY_NAME = (
     (re.compile(r"channel|^c$", re.IGNORECASE), 3),
-    (re.compile(r"height|width|^[hw]$|image|pixel", re.IGNORECASE), 224),
+    (re.compile(r"height|width|^[hw]$|image|pixel", re.IGNORECASE), PICTURE),
     (re.compile(r"audio|wav", re.IGNORECASE), SECOND),
     (re.compile(r"total", re.IGNORECASE), 144),  # the next two together
     (re.compile(r"past|cache", re.IGNORECASE), 16),
-    (re.compile(r"seq|len|tok|time|frame|step|^[tsl]$", re.IGNORECASE), 128),
+    (re.compile(r"seq|len|tok|time|frame|^[tsl]$", re.IGNORECASE), 128),
 )
 _WAVES = re.compile(r"audio|wav|speech|^input_values$", re.IGNORECASE)  # inputs of audio
 _STATE = re.compile(r"state|hidden|^[hc](_?\d|n|_in)?$", re.IGNORECASE)  # state of a recurrent net
 _RATE = re.compile(r"^sr$|samp\w*_?rate", re.IGNORECASE)
 AUDIO = 512  # samples, where an input shows that the model takes audio
-_BY_RANK = {4: (1, 3, 224, 224), 5: (1, 3, 16, 112, 112), 3: (1, 128, 64), 2: (1, 128)}
+FEATURES = (1, 80, 3000)  # of Whisper, which takes 30 s only
+_BY_RANK = {4: (1, 3, PICTURE, PICTURE), 5: (1, 3, 16, 112, 112), 3: (1, 128, 64), 2: (1, 128)}
 
 
 @dataclass
@@ -101,7 +103,7 @@ def possible_sizes(inputs: Sequence[Input], given: Shapes, batch: int | None) ->
         if 0 in port.axes and port.name not in given:  # a cache may be empty
             place = f"input {port.name} has an axis of size 0: {shown([port])}"
             raise bad_model(place, "export it with a dynamic axis, or without that input")
-    used = _batch(inputs, keys, known, given, batch)
+    used = _batch(inputs, keys, known, batch)
     known = {**dict.fromkeys(keys, used or 1), **known}
     fits = False
     for sizes in _sizes(inputs, known, used or 1):
@@ -163,18 +165,13 @@ def counts_batch(inputs: Sequence[Input], port: Input) -> bool:
 
 
 def _batch(
-    inputs: Sequence[Input],
-    keys: Sequence[Any],
-    known: Mapping[Any, int],
-    given: Shapes,
-    batch: int | None,
+    inputs: Sequence[Input], keys: Sequence[Any], known: Mapping[Any, int], batch: int | None
 ) -> int | None:
     """The batch to run; a fixed one is the first axis of the first input with two or more."""
     shaped = next((known[key] for key in keys if key in known), None)
     if shaped is not None:
         if batch is not None and batch != shaped:
-            shape = ", ".join(f"{name}={','.join(map(str, s))}" for name, s in given.items())
-            message = f"--batch {batch} and --shape {shape} contradict each other"
+            message = f"--batch {batch} and --shape contradict each other: its batch is {shaped}"
             raise bad_input(message, "pass one of the two")
         return shaped
     if keys:
@@ -198,13 +195,15 @@ def _sizes(
     for port in inputs:
         axes = port.axes or []
         channels_last = len(axes) == 4 and axes[3] in _CHANNELS_LAST
+        is_latent = len(axes) == 4 and isinstance(axes[1], int) and axes[1] not in CHANNELS
         usual = dict(enumerate((1, 224, 224, 3) if channels_last else _BY_RANK.get(len(axes), ())))
         for place, axis in enumerate(axes):
             key = _key(port, place)
             if isinstance(axis, int) or key in guess:
                 continue
-            named = SECOND if _is_wave(port, place) else _by_name(axis)
-            guess[key] = AUDIO if audio and len(axes) == 2 else named or usual.get(place, 16)
+            named = _of_audio(port, place) or _by_name(axis)
+            size = AUDIO if audio and len(axes) == 2 else named or usual.get(place, 16)
+            guess[key] = LATENT if is_latent and not channels_last and size == PICTURE else size
             if axis is None and place == 1 and len(axes) == 3 and _STATE.search(port.name):
                 guess[key] = batch
             elif named is not None:
@@ -214,7 +213,10 @@ def _sizes(
             else:
                 open_axes.append(key)
     tried: list[dict[Any, int]] = []
-    for varied in _variations(guess, by_name, open_axes, channels):
+    everywhere = [*open_axes, *by_name]
+    groups = [], open_axes, everywhere, *([key] for key in everywhere)
+    for keys, count, size in product(groups, CHANNELS, SIZES):
+        varied = {**guess, **dict.fromkeys(keys, size), **dict.fromkeys(channels, count)}
         sums = {key: _sum(key, varied) for key in varied if key not in known and SUM in key}
         sizes = {**varied, **{key: size for key, size in sums.items() if size is not None}}
         if sizes not in tried:
@@ -224,22 +226,13 @@ def _sizes(
             return
 
 
-def _is_wave(port: Input, place: int) -> bool:
-    """Whether an axis counts samples of audio, by the name of its input."""
+def _of_audio(port: Input, place: int) -> int | None:
+    """The size of an axis by the name of its input, if that holds audio."""
     axes = port.axes or []
-    is_last = place == len(axes) - 1 and axes[1:-1] in ([], [1])
-    return is_last and port.type.startswith("float") and bool(_WAVES.search(port.name))
-
-
-def _variations(
-    guess: dict[Any, int], by_name: list[Any], open_axes: list[Any], channels: list[Any]
-) -> Iterator[dict[Any, int]]:
-    yield guess
-    for keys in (open_axes, [*open_axes, *by_name]):
-        for count, size in product(CHANNELS, SIZES):
-            yield {**guess, **dict.fromkeys(keys, size), **dict.fromkeys(channels, count)}
-    for key, size in product((*open_axes, *by_name), SIZES):
-        yield {**guess, key: size}
+    if len(axes) == 3 and port.name == "input_features":
+        return FEATURES[place]
+    is_last = place == len(axes) - 1 and axes[1:-1] in ([], [1]) and port.type.startswith("float")
+    return SECOND if is_last and _WAVES.search(port.name) else None
 
 
 def _by_name(axis: Axis) -> int | None:

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 from workbench.contract import Accuracy, Case, Setup, Task, Variant, Work, Workload
 from workbench.files import write
+from workbench.text import units
 from workbench.worker.libraries import Array, np
 
 from .._shared.onnx_task import OnnxTask
@@ -55,7 +56,7 @@ class ModelTask(OnnxTask):
         self.outputs = agreement.compared(self.session)
         self.folder = Path(setup.files["folder"])
         self.parts = parts.read(Path(setup.files.get("lab", self.folder)), self.outputs)
-        self.inputs = self._named(samples.INPUTS)
+        self.inputs = agreement.feeds(self.session, samples.read(self.folder / samples.INPUTS))
         self.references = samples.read(self.folder / samples.REFERENCE)
         self.feeds = cycle(self.inputs)
 
@@ -85,20 +86,15 @@ class ModelTask(OnnxTask):
         if self.limit is None or not is_checked:
             return self._compared(answers, self.references, None)
         chosen = self._compared(answers, self.references, bounds.CHOOSE)
-        first = chosen.error_bound
-        if (chosen.value if first is None else first) > self.limit:
+        if chosen.worst > self.limit:
             return chosen
-        answers = self._answers(self._named(samples.CHECK))
+        held_out = samples.read(self.folder / samples.CHECK)
+        answers = self._answers(agreement.feeds(self.session, held_out))
         references = samples.read(self.folder / samples.CHECK_REFERENCE)
         found = self._compared(answers, references, bounds.CHECK)
-        bound = found.error_bound
+        first, bound = chosen.error_bound, found.error_bound
         both = None if first is None or bound is None else max(first, bound)
         return replace(found, error_bound=both)
-
-    def _named(self, file: str) -> list[dict[str, Array]]:
-        names = [port.name for port in self.session.get_inputs()]
-        given = samples.read(self.folder / file) or [[]]
-        return [dict(zip(names, sample, strict=True)) for sample in given]
 
     def _answers(self, inputs: Sequence[dict[str, Array]]) -> list[list[Array]]:
         answers: list[list[Array]] = []
@@ -111,16 +107,14 @@ class ModelTask(OnnxTask):
 
     def _compared(self, answers: Samples, references: Samples, chance: float | None) -> Accuracy:
         """The error of `answers`, and a bound that is too low with `chance`, if they are enough."""
-        count = len(answers)
-        references = references[:count]
+        references = references[: len(answers)]
         outputs = agreement.compare(self.outputs, answers, references, self.parts)
         value, bound = agreement.summary(outputs, self.metric), None
         if chance is not None and self.limit is not None:
             how = self.metric, self.limit, chance, self.parts
             bound = bounds.promised(answers, references, *how)
         held_out = chance == bounds.CHECK
-        noun = "held-out input" if held_out else "input"
-        inputs = f"{count} {noun}{'s' if count > 1 else ''}"
+        inputs = units.counted(len(answers), "held-out input" if held_out else "input")
         reference = f"the model as given, unoptimised, on {inputs}"
         # Always passed: the advisor applies the user's own error limit.
         return Accuracy(self.metric, value, reference, 1.0, True, outputs, bound, held_out)

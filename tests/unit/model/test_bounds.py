@@ -2,6 +2,7 @@
 
 import math
 import tracemalloc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -86,6 +87,28 @@ def test_a_few_inputs_with_very_skewed_errors_have_a_wider_bound(spread, share) 
     random = np.random.default_rng(0)
     found = [relative(random, bounds.FEWEST, spread, bounds.CHECK) for _ in range(600)]
     assert np.mean(np.array(found) >= 0.1) >= share
+
+
+def test_the_bound_holds_for_probabilities_of_which_few_are_undecided() -> None:
+    random = np.random.default_rng(0)
+
+    def answers(count: int) -> tuple[Any, Any]:
+        logits = 4 * random.random((count, 1, 1)) ** 0.2 * np.array([1.0, -1.0])
+        right, wrong = np.exp(logits), np.exp(logits + 0.1 * random.standard_normal(logits.shape))
+        return wrong / wrong.sum(2, keepdims=True), right / right.sum(2, keepdims=True)
+
+    true = agreement.compare(["y"], *([[each]] for each in answers(20_000)))[0].relative_error
+    found = [[list(each) for each in answers(48)] for _ in range(200)]
+    held = [bounds.upper(*pair, "relative_error", bounds.CHECK) >= true for pair in found]
+    assert np.mean(held) >= 0.95  # 0.66 if the worst one seen counted as it is
+
+
+@pytest.mark.parametrize("kind", ["float32", "uint8"])
+def test_numbers_that_are_0_or_1_are_not_undecided(kind: str) -> None:
+    right = np.random.default_rng(0).integers(0, 2, (40, 1, 1000)).astype(kind)
+    wrong = right.copy()
+    wrong[0, 0, 0] = 1 - right[0, 0, 0]
+    assert bounds.upper(list(wrong), list(right), "relative_error", 0.05) < 0.03
 
 
 def test_the_worst_output_counts_and_none_is_off() -> None:

@@ -1,6 +1,6 @@
 """The proposals by model, processor and options."""
 
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 
 import pytest
 from hypothesis import given, strategies as st
@@ -323,7 +323,7 @@ def test_neighbours_differ_in_one_respect(data, recipe: Recipe, threads, mode) -
         assert len(changed) == 1
         assert other.threads in threads
         if changed == ["recipe"]:
-            mine, its = recipe.as_fields(), other.recipe.as_fields()
+            mine, its = asdict(recipe), asdict(other.recipe)
             assert sum(mine[name] != its[name] for name in mine) == 1
     assert list(neighbours(leader, here)) == found
 
@@ -331,5 +331,5 @@ def test_neighbours_differ_in_one_respect(data, recipe: Recipe, threads, mode) -
 def test_every_recipe_keeps_its_words_through_json() -> None:
     found, _ = first(space("cnn", thorough=True, facts=facts("cnn")))
     recipes = {proposal.recipe for proposal in found}
-    assert {Recipe.of(recipe.as_fields()) for recipe in recipes} == recipes
+    assert {Recipe.of(asdict(recipe)) for recipe in recipes} == recipes
     assert len({recipe.label for recipe in recipes}) == len(recipes)

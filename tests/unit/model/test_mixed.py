@@ -1,7 +1,7 @@
 """The lab: the nodes that stay in FP32, and the file that is written for the user."""
 
 import os
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -56,14 +56,14 @@ def prepared(model: Any, folder: Path, shape: tuple[int, ...] = ROWS) -> Path:
 
 
 def search(folder: Path, limit: float, seconds: float = LONG_S, **more: Any) -> dict[str, Any]:
-    asked = {"recipe": STATIC.as_fields(), "metric": "relative_error", **more}
+    asked = {"recipe": asdict(STATIC), "metric": "relative_error", **more}
     model = str(folder / "model.onnx")
     return Lab().mixed(model, str(folder), limit=limit, seconds=seconds, **asked)
 
 
 def test_only_the_node_that_spoils_the_result_stays_in_fp32(tmp_path: Path) -> None:
     prepared(uneven(), tmp_path)
-    full = Lab().build("", str(tmp_path), STATIC.as_fields())
+    full = Lab().build("", str(tmp_path), asdict(STATIC))
     hostile = products.kept(tmp_path)[1].name
     assert error_of(full["file"], tmp_path) > 0.2
     mix = search(tmp_path, 0.05)
@@ -92,7 +92,7 @@ def test_a_mix_is_bounded_where_its_inputs_are_enough_for_it(
     Lab().prepare(str(file), str(tmp_path))
     (tmp_path / samples.CHECK).touch()
     found = mixed._Search(tmp_path, STATIC, "disagreement", limit, LONG_S)
-    error = found._error(STATIC, (), len(found.inputs), "disagreement", True)
+    error = found._error(STATIC)
     assert error == (pytest.approx(1 - 0.05 ** (1 / 64)) if is_bounded else 0.0)
 
 
@@ -164,7 +164,7 @@ def test_errors_of_the_tools_are_one_line(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def saved(folder: Path, destination: Path, variant: str = "int8-static-u8s8-products.onnx") -> Any:
-    Lab().build("", str(folder), STATIC.as_fields())
+    Lab().build("", str(folder), asdict(STATIC))
     model, source = str(folder / "model.onnx"), str(folder / variant)
     hidden = str(folder / ".hidden")
     return Lab().save(model, str(folder), source, destination=str(destination), hidden=hidden)

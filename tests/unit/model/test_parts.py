@@ -76,6 +76,14 @@ def heads() -> Any:
     )
 
 
+def classes() -> Any:
+    """Probabilities of a rare class and of its opposite, as scikit-learn gives them."""
+    graph = Graph()
+    yes = probable(graph, 1, -14)
+    no = graph.add("Sub", graph.constant(np.array([1], np.float32)), yes)
+    return graph.model(TOKENS, graph.add("Concat", no, yes, axis=-1))
+
+
 def cache() -> Any:
     """Numbers of the caller's, followed by computed ones."""
     graph = Graph()
@@ -122,7 +130,7 @@ def zeros() -> Any:
         (levels, ["[:, :, 0:4]", "[:, :, 4:7]"]),
         (keypoints, ["[:, :, [0, 1, 3, ...]]", "[:, :, [2, 5]]"]),
         (assigned, ["[0:2]", "[2:5]"]),
-        *((each, []) for each in (alike, heads, cache, labels, outliers, rare, zeros)),
+        *((each, []) for each in (alike, heads, classes, cache, labels, outliers, rare, zeros)),
     ],
 )
 def test_only_joined_quantities_of_different_size_are_parts(made, labels, tmp_path: Path) -> None:
@@ -137,6 +145,12 @@ def test_outputs_without_known_parts_count_as_a_whole(tmp_path: Path) -> None:
     model = detector()
     parts.keep(tmp_path, model)  # which cannot be run, as it has no inputs there
     assert parts.read(tmp_path, [model.graph.output[0].name]) == [[]]
+
+
+def test_a_sample_in_which_nothing_is_found_hides_no_parts() -> None:
+    found = np.array([[400.0, 300.0, 0.5]])
+    parted = parts._parts(np.array([[1, 1, 2]]), [found, found[:0]])
+    assert [part.label for part in parted] == ["[:, 0:2]", "[:, 2:3]"]
 
 
 @pytest.mark.parametrize("batch", [1, 3])

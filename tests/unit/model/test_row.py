@@ -118,6 +118,7 @@ def test_a_worker_that_dies_of_the_model_refuses_the_row(code: str) -> None:
     (case,) = bench.open_row()
     assert label(case) == "fp32/t4"
     assert bench.row.refused.code == code
+    assert bench.row.refused.hint == (labs.SLOW if code == "timeout" else "mend it")
 
 
 def test_a_preparation_that_fails_costs_the_variants_only() -> None:
