@@ -13,7 +13,7 @@ from typing import Any
 from workbench.contract import WorkloadError
 from workbench.worker.libraries import np, onnx, quantization
 from workbench.worker.recipe import CALIBRATIONS, Recipe
-from workbench.worker.session_options import NO_SPIN, UNOPTIMISED
+from workbench.worker.session_options import BASIC, NO_SPIN, UNOPTIMISED
 
 from .session import cpu_session
 
@@ -67,11 +67,17 @@ def quantise(
 
 
 def simplify(model: bytes) -> bytes:
-    """`model` optimised, with inferred types; symbolic inference would need sympy."""
+    """`model` optimised, with inferred types; symbolic inference would need sympy.
+
+    A session writes the optimised graph, which `quant_pre_process` loses in ONNX Runtime 1.24 to
+    1.30: it infers the types of the given one.
+    """
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
-        before, after = Path(folder, "before.onnx"), Path(folder, "after.onnx")
+        before, basic, after = (Path(folder, f"{n}.onnx") for n in ("before", "basic", "after"))
         before.write_bytes(model)
-        quantization.quant_pre_process(str(before), str(after), skip_symbolic_shape=True)
+        cpu_session(before, BASIC, optimised=basic)
+        skipped = {"skip_symbolic_shape": True, "skip_optimization": True}
+        quantization.quant_pre_process(str(basic), str(after), **skipped)
         return after.read_bytes()
 
 
