@@ -42,7 +42,7 @@ def test_runs_are_listed_as_text_and_json(cli, earlier_run: Path) -> None:
     [
         (("runs", "--keep", "3"), "need --prune"),
         (("runs", "--prune"), "need --prune"),
-        (("runs", "--prune", "--keep", "3", "--last", "2"), "--last says"),
+        (("runs", "--prune", "--keep", "3", "--last", "2"), "--last limits the list"),
         (("runs", "--since", "yesterday"), "--since takes 2026-11-20, or an age"),
         (("runs", "--since", "2026-13-01"), "--since takes 2026-11-20, or an age"),
         (("runs", "--status", "fine"), "'done'"),
@@ -75,7 +75,7 @@ def cut_after(source: Path, row: str) -> Path:
     """A copy of a journal that ends with the last event on `row`'s race."""
     lines = source.read_bytes().splitlines(keepends=True)
     ends = [n for n, line in enumerate(lines) if isinstance(ev.decode(line), ev.RaceStarted)]
-    cut = source.with_name("20300101-000000-cut0.jsonl")
+    cut = source.with_name(f"{source.stem[:-4]}zzzz.jsonl")  # later than its source
     cut.write_bytes(b"".join(lines[: ends[1] + 1]).replace(source.stem.encode(), cut.stem.encode()))
     return cut
 

@@ -4,10 +4,11 @@ While a TorchFunctionMode is active, torch hands it each call of its functions a
 active from a call of a module until the next one, or until an optimizer makes its step.
 """
 
+import copy
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -36,6 +37,12 @@ class Step:
     makes: list[int]  # numbers of the tensors in its result
     changes: set[int]  # numbers of the arguments that it changes in place
     has_gradients: bool  # whether torch recorded them
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Step":
+        """Functions stay as they are, since that of a property such as `T` cannot be copied."""
+        is_module = isinstance(self.function, torch.nn.Module)
+        function = copy.deepcopy(self.function, memo) if is_module else self.function
+        return replace(self, function=function, arguments=copy.deepcopy(self.arguments, memo))
 
 
 @dataclass(frozen=True)
