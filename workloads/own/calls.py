@@ -161,7 +161,10 @@ class Run:
         """Watch the program in the block, in the main thread; TimeUp ends it after `seconds`, or
         after half of them if it trains: later steps are like earlier ones."""
         import torch._dynamo  # first, since it remembers the `__call__` that it finds
-        from torch.optim.optimizer import register_optimizer_step_pre_hook
+        from torch.optim.optimizer import (
+            register_optimizer_step_post_hook,
+            register_optimizer_step_pre_hook,
+        )
 
         original, backward = torch.nn.Module.__call__, torch.autograd.backward
 
@@ -193,7 +196,8 @@ class Run:
 
         self.limit_s = seconds / 2
         handler = signal.signal(signal.SIGALRM, halfway)
-        hook = register_optimizer_step_pre_hook(self._note_step)
+        before = register_optimizer_step_pre_hook(self._note_step)
+        after = register_optimizer_step_post_hook(self._follow_weights)
         torch.nn.Module.__call__, torch.autograd.backward = call, back
         began = time.perf_counter()
         watching = noted(self._note_fed) if self.follows else nullcontext()
@@ -206,7 +210,8 @@ class Run:
             signal.setitimer(signal.ITIMER_REAL, 0)
             self.seconds += time.perf_counter() - began
             torch.nn.Module.__call__, torch.autograd.backward = original, backward
-            hook.remove()
+            before.remove()
+            after.remove()
             self._stop_following()
             self._note_gradients()  # compiled steps were not watched
             signal.signal(signal.SIGALRM, handler)
@@ -249,6 +254,11 @@ class Run:
         self._updated = self.backwards
         if optimizer not in self.optimizers:  # they compare by identity
             self.optimizers.append(optimizer)
+
+    def _follow_weights(self, *_: object) -> None:
+        """Follow what the next loss takes of single weights before its first call of a module."""
+        if hasattr(self._thread, "tape") and any(each.loss is None for each in self.modules):
+            self._thread.tape.activate(on=True)
 
     @property
     def _fed(self) -> list[Fed]:

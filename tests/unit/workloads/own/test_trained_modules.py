@@ -137,6 +137,22 @@ def test_the_modules_of_a_loss_race_together(tmp_path: Any) -> None:
     assert all(torch.equal(a, b) for a, b in zip(gradients(module), expected, strict=True))
 
 
+def test_a_weight_that_comes_before_the_first_call_is_followed_from_the_second_step() -> None:
+    ran, net, scale = Run(follows=True), nn.Linear(5, 2), nn.Parameter(torch.ones(()))
+    optimizer = torch.optim.SGD([*net.parameters(), scale], lr=0.0)
+    with ran.watched(60.0):
+        for _ in range(2):
+            optimizer.zero_grad()
+            (scale.exp() * net(torch.ones(4, 5))).mean().backward()
+            optimizer.step()
+    chosen, expected = script.choose(ran), gradients(net)
+    scale.grad = net.weight.grad = net.bias.grad = None
+    chosen.joined(*chosen.example.args).backward()
+    assert scale.grad is not None
+    assert all(torch.equal(a, b) for a, b in zip(gradients(net), expected, strict=True))
+    assert not ran._thread.tape._alive, "nothing stays in memory"
+
+
 @pytest.mark.parametrize("judges_first", [False, True])
 def test_two_that_train_against_each_other_have_a_step_each(
     judges_first: bool, tmp_path: Any
