@@ -113,7 +113,7 @@ class Plain:
         self.steps: dict[str, Any] = {}
         self.kept: set[str] = set()  # names of those that keep the error limit
         self.failed: dict[str, str] = {}
-        self.parts: list[list[agreement.Part]] = []  # of each output, which count in INT8
+        self.parts: list[list[agreement.Part]] = []  # by output: the parts judged in INT8
         self.rough: dict[str, float] = {}  # seconds of one call
 
     def in_torch(self) -> list[str]:

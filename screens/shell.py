@@ -43,7 +43,7 @@ class Shell(TerminalApp):
     COMMANDS: ClassVar[set[Any]] = {_entries}
     session: Session
     raced: Session
-    _source: EventSource | None = None  # of the run or the readings that were started here
+    _source: EventSource | None = None  # sends the events of what runs here
     _able: tuple[object, ...] = ()  # the state for which the key bar was drawn
     _resume_later = False  # the run was paused for a suspend
 

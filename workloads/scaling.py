@@ -145,7 +145,7 @@ class DataParallel(Task):
             for number in range(self.world)
         ]
         order = {"case": asdict(case), "world": self.world, "threads": self.threads}
-        if case.computes_on != "cpu":  # in the log, which the engine quotes after its deadline
+        if case.computes_on != "cpu":  # the engine quotes this log line after its deadline
             sys.stderr.write("the ranks meet over NCCL: if it hangs, try NCCL_P2P_DISABLE=1\n")
         phases = group.ask(group.ranks, op="open", seed=setup.seed, **order)
         if case.computes_on != "cpu":

@@ -19,7 +19,7 @@ from .subject import Subject
 
 
 def tried(case: Case, subject: Subject, scratch: Path) -> Outcome:
-    """What the case found; everything that it writes is below `scratch`."""
+    """The findings of the case, which writes below `scratch` only."""
     result, ended = scratch / "outcome.json", False
     pid = os.fork()
     if pid == 0:

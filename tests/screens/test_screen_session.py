@@ -222,6 +222,6 @@ async def test_the_tui_holds_the_document_that_json_prints(journal: str) -> None
     async with app.run_test() as pilot:
         await app.workers.wait_for_complete()
         await pilot.pause()
-        held = json.loads("".join(document_parts(app.session.report)))
-    assert held == json.loads("".join(document_parts(Report.of(events))))
+        held = json.loads(b"".join(document_parts(app.session.report)))
+    assert held == json.loads(b"".join(document_parts(Report.of(events))))
     assert held["run"]["status"] == "done"

@@ -91,8 +91,7 @@ def unmeasured(report: Report) -> list[tuple[Row, str]]:
 def save(output: Target, report: Report, code: int, *, samples: bool = True) -> int:
     """Write the document of a run that ended with `code`; returns the exit code."""
     try:
-        parts = map(str.encode, document_parts(report, samples=samples))
-        output.write(b"".join([*parts, b"\n"]))
+        output.write(b"".join([*document_parts(report, samples=samples), b"\n"]))
     except OSError as error:
         return unwritten(output, error, report, code)
     return code

@@ -98,7 +98,7 @@ def _device(device: str, group: Sequence[Candidate], machine: Machine) -> Device
         transfer_bytes_per_s={_way(c.case): _per_s(c, c.work.bytes_moved) for c in of(TRANSFER)},
         launch_s=launches.get("no"),
         step_latency_s=launches.get("yes"),
-        unavailable={  # without what lacked time, which the next run measures
+        unavailable={  # the next run measures what lacked time
             field: c.reason.message
             for c in group
             if c.reason and not (c.reason.is_late or c.blocks)

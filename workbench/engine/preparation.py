@@ -60,7 +60,7 @@ class Preparation:
         self._probed: set[str] = set()  # ids of cases that were tried at a small size
         self._start_s: dict[WorkerKey, float] = {}  # seconds of starts not yet part of a result
         self.longest_s = 0.0  # the longest preparation so far, without compiled cases
-        self._reserve_s = 0.0  # see `_ending`
+        self._reserve_s = 0.0  # set by `_ending`
 
     def prepare(
         self, case: Case, need_s: float = 0.0, *, reserve_s: float = 0.0

@@ -22,7 +22,7 @@ class ListedWorkload(msgspec.Struct, frozen=True):
     teaches: str
     parameters: tuple[Parameter, ...]
     variants: tuple[Variant, ...]
-    batch: int | None  # by default; None: a step takes no batch
+    batch: int | None  # the default; None: a step takes no batch
 
 
 class ListedBackend(msgspec.Struct, frozen=True):
@@ -89,7 +89,7 @@ def catalogue_text(found: Catalogue, width: int | None = None) -> str:
 
 
 def backends_text(found: Catalogue, width: int | None = None) -> str:
-    """The libraries, likewise."""
+    """The libraries, for a terminal of `width` cells or for a file."""
     wide = max(len(each.name) for each in found.backends)
     facts = [fact(f"{'Backend':{wide}}  Version", "Installed by")]
     facts += [

@@ -39,7 +39,7 @@ def whole(name: str, report: Report, *, samples: bool = True) -> Iterable[str | 
         return [run_text(report, terminal_width())]
     from .json import document_parts
 
-    return map(str.encode, document_parts(report, samples=samples))  # UTF-8 (RFC 8259)
+    return document_parts(report, samples=samples)
 
 
 def file_text(name: str, report: Report) -> str:
@@ -47,5 +47,5 @@ def file_text(name: str, report: Report) -> str:
     if name == DOCUMENT:
         from .json import document_parts
 
-        return "".join(document_parts(report))
+        return b"".join(document_parts(report)).decode()
     return str(import_module(f".{name}", __package__).text(report))

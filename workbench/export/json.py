@@ -16,30 +16,30 @@ def dump(value: Any) -> str:
     return msgspec.json.format(encode(value), indent=2).decode()
 
 
-def document_parts(report: Report, *, samples: bool = True) -> Iterator[str]:
-    """The text of `report.document()`, with one measurement, verdict or other entry per line; only
+def document_parts(report: Report, *, samples: bool = True) -> Iterator[bytes]:
+    """The JSON of `report.document()`, with one measurement, verdict or other entry per line; only
     one measurement at a time is in memory."""
-    document, before = report.document([]), "{"
+    document, before = report.document([]), b"{"
     for name in document.__struct_fields__:
-        yield f'{before}\n  "{name}": '
+        yield b'%b\n  "%b": ' % (before, name.encode())
         value = getattr(document, name)
         if name == "measurements":
             yield from _list(_measurement(each, samples) for each in report.each_measurement())
         elif isinstance(value, list):
             yield from _list(value)
         else:
-            yield encode(value).decode()
-        before = ","
-    yield "\n}"
+            yield encode(value)
+        before = b","
+    yield b"\n}"
 
 
-def _list(entries: Iterable[Any]) -> Iterator[str]:
+def _list(entries: Iterable[Any]) -> Iterator[bytes]:
     """A JSON array with a line for each entry."""
-    before = "["
+    before = b"["
     for entry in entries:
-        yield f"{before}\n    {encode(entry).decode()}"
-        before = ","
-    yield "[]" if before == "[" else "\n  ]"
+        yield b"%b\n    %b" % (before, encode(entry))
+        before = b","
+    yield b"[]" if before == b"[" else b"\n  ]"
 
 
 def _measurement(found: Measurement, samples: bool) -> Measurement:

@@ -138,7 +138,7 @@ class Made(msgspec.Struct):
     size_bytes: Bytes
     operators: dict[str, int]
     coverage: float | None
-    recipe: Recipe | None = None  # of a mixed variant, with its nodes in FP32
+    recipe: Recipe | None = None  # names the FP32 nodes of a mixed variant
 
 
 class SavedFile(msgspec.Struct):

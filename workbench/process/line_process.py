@@ -115,7 +115,7 @@ class QueryProcess(LineChannel):
                 try:
                     self._lines += self.receive()
                 except LineTooLong:
-                    self._lines.append(b"")  # which is no answer
+                    self._lines.append(b"")  # no decoder accepts it
                 except EOFError:  # it is ending
                     self._end(_REAP_S)
             elif not left_s:

@@ -6,6 +6,8 @@ Within these bounds every product and quotient of a few numbers is finite.
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from ..contract import LARGEST, SMALLEST, Work
 from ..records.events import BlockMeasured
 from ..records.fleet import FleetCell, NodeAnswer
@@ -44,7 +46,14 @@ def absurdity(record: object) -> str | None:
                 shown = f"{value:g}" if isinstance(value, float) else f"{str(value)[:20]}"
                 return f"{name} cannot be {shown}"
         elif isinstance(value, list | tuple):
-            waiting += [(name, inner, least) for inner in _telling(value)]
+            kinds = set(map(type, value))
+            if len(kinds) == 1 and issubclass(kind := kinds.pop(), msgspec.Struct):
+                # Field by field, since a document has as many blocks as rounds.
+                for part in kind.__struct_fields__:
+                    column = [getattr(each, part) for each in value]
+                    waiting.append((part, column, LEAST.get((kind, part), -LARGEST)))
+            else:
+                waiting += [(name, inner, least) for inner in _telling(value)]
         else:
             for part, inner in _parts(value):
                 waiting.append((part, inner, LEAST.get((type(value), part), -LARGEST)))

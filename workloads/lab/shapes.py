@@ -36,7 +36,7 @@ _WAVES = re.compile(r"audio|wav|speech|^input_values$", re.IGNORECASE)  # inputs
 _STATE = re.compile(r"state|hidden|^[hc](_?\d|n|_in)?$", re.IGNORECASE)  # state of a recurrent net
 _RATE = re.compile(r"^sr$|samp\w*_?rate", re.IGNORECASE)
 AUDIO = 512  # samples, where an input shows that the model takes audio
-FEATURES = (1, 80, 3000)  # of Whisper, which takes 30 s only
+FEATURES = (1, 80, 3000)  # Whisper takes 30 s only: batch, mel bands, frames
 _BY_RANK = {4: (1, 3, PICTURE, PICTURE), 5: (1, 3, 16, 112, 112), 3: (1, 128, 64), 2: (1, 128)}
 
 

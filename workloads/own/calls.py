@@ -256,8 +256,10 @@ class Run:
             self.optimizers.append(optimizer)
 
     def _follow_weights(self, *_: object) -> None:
-        """Follow what the next loss takes of single weights before its first call of a module."""
-        if hasattr(self._thread, "tape") and any(each.loss is None for each in self.modules):
+        """Follow what the next loss takes of single weights before its first call of a module,
+        while a trained module has no loss yet."""
+        lacks = any(each.has_gradients and each.loss is None for each in self.modules)
+        if lacks and hasattr(self._thread, "tape"):
             self._thread.tape.activate(on=True)
 
     @property

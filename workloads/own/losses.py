@@ -1,7 +1,8 @@
 """Follows the outputs of modules to the loss that a program computes from them.
 
 While a TorchFunctionMode is active, torch hands it each call of its functions and methods.  One is
-active from a call of a module until the next one, or until an optimizer makes its step.
+active from a call of a module until the next one, or until an optimizer makes its step; from that
+step on, too, while the loss of a module is not known.
 """
 
 import copy
@@ -56,7 +57,8 @@ class FollowedLoss:
     _flattened: list[tuple[Step, list[Any], Any]] = field(init=False)
 
     def __post_init__(self) -> None:
-        # The steps with their arguments as leaves, since timed calls need them.
+        # The steps with their arguments as leaves, made once for all timed calls; torch.compile
+        # cannot trace the lock of a cached_property.
         flat = [(x, *torch.utils._pytree.tree_flatten(x.arguments)) for x in self.steps]
         object.__setattr__(self, "_flattened", flat)
 
@@ -207,7 +209,8 @@ class Tape:
 
         found = [x for x in tree_leaves((args, named)) if isinstance(x, torch.Tensor)]
         is_new = self._followed.isdisjoint(self._numbers.get(id(x)) for x in found)
-        weights = torch.nn.Parameter if torch.is_grad_enabled() else ()  # else an update of them
+        # Without gradients a function of weights updates them.
+        weights = torch.nn.Parameter if torch.is_grad_enabled() else ()
         if is_new and not any(isinstance(x, weights) for x in found):
             return None, []
         before = [(x, x._version) for x in found]

@@ -245,7 +245,8 @@ class Subject:
 
 
 def _are_equal(one: Any, other: Any) -> bool:
-    with suppress(NotImplementedError):  # as for the types of torchao
+    """Whether torch finds them equal; it cannot compare tensors of torchao."""
+    with suppress(NotImplementedError):
         return isinstance(one, torch.Tensor) and torch.equal(one.cpu(), other.cpu())
     return False
 

@@ -35,7 +35,7 @@ TRIED, ALIKE = 1000, 0.05  # weights in a trial of a fused optimiser, and their 
 IN_LOADER = "in DataLoader worker process"  # torch/_utils.py, ExceptionWrapper
 NO_BUILDER = f"--train finds no loss in this script or archive: {WITH_LOSS}"
 HINT = "define `def loss(output, batch): return F.cross_entropy(output, batch[1])` or the like"
-STEP = "training_step"  # of PyTorch Lightning
+STEP = "training_step"  # PyTorch Lightning's name for it
 WITH_STEP = f"return a module whose `forward(self, batch)` returns `model.{STEP}(batch, 0)`"
 WITH_TARGET = ", and let inputs(batch) return the target too"
 

@@ -80,7 +80,7 @@ def test_plots_that_cannot_all_be_written_leave_no_folder(run, tmp_path, monkeyp
 def test_a_file_on_a_full_disk_is_named(option, name, run, tmp_path, monkeypatch, capsys) -> None:
     full = Mock(side_effect=OSError(28, "No space left on device"))
     monkeypatch.setattr("os.fsync", full)
-    monkeypatch.setattr("workbench.cli.main.let_go", lambda _: None)  # of the stdout of pytest
+    monkeypatch.setattr("workbench.cli.main.let_go", lambda _: None)  # keeps pytest's stdout
     with pytest.raises(SystemExit) as ended:
         main(["export", str(run), option, str(tmp_path / name)])
     assert ended.value.code == 1

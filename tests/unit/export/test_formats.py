@@ -48,13 +48,13 @@ def test_a_document_in_parts_is_the_document_with_rounded_samples(count: int | N
     for measured in document.measurements:
         measured.samples_s = json.loads(bytes(rounded(measured.samples_s)))
         measured.lead_in_s = json.loads(bytes(rounded(measured.lead_in_s)))
-    text = "".join(document_parts(report))
+    text = b"".join(document_parts(report)).decode()
     assert json.loads(text) == json.loads(dump(document))
     assert list(json.loads(text)) == list(json.loads(dump(document)))
 
 
 def test_each_measurement_and_each_verdict_has_a_line() -> None:
-    lines = "".join(document_parts(REPORT)).splitlines()
+    lines = b"".join(document_parts(REPORT)).decode().splitlines()
     for each in (*REPORT.measurements, *REPORT.verdicts):
         start = encode(each)[:40].decode()
         assert len([line for line in lines if line.startswith(f"    {start}")]) == 1
@@ -68,8 +68,8 @@ def test_six_digits_keep_a_sample_to_a_hundred_thousandth(samples: list[float]) 
 
 
 def test_without_samples_every_statistic_stays() -> None:
-    whole = json.loads("".join(document_parts(REPORT)))
-    bare = json.loads("".join(document_parts(REPORT, samples=False)))
+    whole = json.loads(b"".join(document_parts(REPORT)))
+    bare = json.loads(b"".join(document_parts(REPORT, samples=False)))
     for measured in whole["measurements"]:
         measured["samples_s"] = measured["lead_in_s"] = []
     assert bare == whole

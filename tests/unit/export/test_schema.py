@@ -37,7 +37,7 @@ RUNS = {
     "model": simulated_lab.done,
     **{f"own_{name}": make for name, make in own_runs.GALLERY.items()},
 }
-DOCUMENT = json.loads("".join(document_parts(Report.of(builders.eventful()))))
+DOCUMENT = json.loads(b"".join(document_parts(Report.of(builders.eventful()))))
 EVENTS = [json.loads(ev.encode(event)) for event in builders.eventful()]
 KEPT = sorted(path for path in FIXTURES.glob("*s/*.json*") if path.parent.name != "own")
 
@@ -51,15 +51,15 @@ def test_what_a_run_writes_is_what_the_schema_says(name: str) -> None:
     events = RUNS[name]()
     assert len(checked_events(lines(events))) == len(events)
     report = Report.of(events)
-    assert checked_document("".join(document_parts(report)))["run"]["id"]
-    bare = checked_document("".join(document_parts(report, samples=False)))
+    assert checked_document(b"".join(document_parts(report)))["run"]["id"]
+    bare = checked_document(b"".join(document_parts(report, samples=False)))
     assert all(not (m["samples_s"] or m["lead_in_s"]) for m in bare["measurements"])
 
 
 def test_any_moment_of_a_run_has_a_valid_document() -> None:
     for length in range(1, len(EVENTS), 7):
         report = Report.of(builders.eventful()[:length])
-        assert checked_document("".join(document_parts(report)))["schema_version"] == 1
+        assert checked_document(b"".join(document_parts(report)))["schema_version"] == 1
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -181,7 +181,7 @@ def test_no_key_of_an_older_version_was_removed_or_changed_its_type(path: Path) 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.name)
 def test_a_kept_run_is_written_again_as_this_version_writes_it(path: Path) -> None:
     report = open_run(str(path)).report
-    document = checked_document("".join(document_parts(report)))
+    document = checked_document(b"".join(document_parts(report)))
     assert len(document["summary"]) == len(document["verdicts"])
 
 

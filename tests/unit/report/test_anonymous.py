@@ -125,7 +125,7 @@ def test_no_format_has_a_name_left(name: str, tmp_path: Path) -> None:
     report = anonymised(open_run(str(file)).report)
     written = [*tmp_path.glob(f"{name}.*"), *tmp_path.glob("svg/*")]
     outputs = {path.name: path.read_text() for path in written}
-    outputs |= {"json": "".join(document_parts(report)), "text": run_text(report, 100)}
+    outputs |= {"json": b"".join(document_parts(report)).decode(), "text": run_text(report, 100)}
     for form, text in outputs.items():
         left = [text[m.start() - 60 :][:120] for m in re.finditer("|".join(SECRETS), text)]
         assert left == [], form

@@ -42,7 +42,7 @@ def test_a_document_without_samples_is_refused_with_the_command_that_shows_the_r
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "bare.json"
-    file.write_text("".join(document_parts(Report.of(RUN), samples=False)))
+    file.write_bytes(b"".join(document_parts(Report.of(RUN), samples=False)))
     expected = rf"--no-samples.*`workbench open {DOCUMENT.run.id}`"
     with pytest.raises(JournalError, match=expected):
         open_run(str(file))

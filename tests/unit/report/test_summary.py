@@ -41,7 +41,7 @@ def test_the_lead_is_that_of_the_device_where_both_raced() -> None:
 
 
 def test_a_pick_has_the_keys_that_apply_to_it() -> None:
-    text = "".join(document_parts(Report.of(eventful())))
+    text = b"".join(document_parts(Report.of(eventful()))).decode()
     (first, *_) = msgspec.json.decode(text)["summary"]
     gpu = case("cuda:0-a")
     expected = {"id": gpu.id, "device": "cuda:0", "backend": "torch", "precision": "fp32"}
