@@ -56,13 +56,30 @@ def test_a_gate_that_could_judge_nothing_does_not_pass(cli, runs) -> None:
     assert cli("compare", runs["before"], runs["short"]).returncode == 0
     done = cli("compare", runs["before"], runs["short"], "--fail-on", "5%")
     assert done.returncode == 1 and "only 2 rounds in B" in done.stdout
-    assert (
-        done.stderr == "workbench: --fail-on judged no case of B: measure longer or undisturbed\n"
-    )
+    said = "workbench: --fail-on judged no case of B: only 2 rounds in B; measure longer\n"
+    assert done.stderr == said
     assert (
         cli("compare", *map(runs.get, ("before", "short", "slower")), "--fail-on", "5%").returncode
         == 4
     )
+
+
+def test_a_gate_does_not_pass_where_a_case_has_come_to_fail(cli, tmp_path: Path) -> None:
+    files = [document(tmp_path, name, {ONE: 1.0, TWO: 1.0}) for name in ("before", "after")]
+    after = json.loads(Path(files[1]).read_text())
+    after["measurements"][1] |= {"status": "failed", "reason": {"code": "x", "message": "it died"}}
+    Path(files[1]).write_text(json.dumps(after))
+    done = cli("compare", *files)
+    assert (done.returncode, done.stderr) == (0, "")
+    said = f"such as {TWO.id}: it died"
+    assert f"Failed in B: 1, {said}." in " ".join(done.stdout.split())
+    done = cli("compare", *files, "--fail-on", "10%", "--json")
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"workbench: --fail-on does not pass: 1 case failed in B, {said}\n",
+    )
+    (versus,) = msgspec.convert(json.loads(done.stdout), RunComparison).against
+    assert [*versus.failed_here] == versus.only_in_a == [TWO.id]
 
 
 @pytest.mark.parametrize(

@@ -71,14 +71,18 @@ def compared(first: RunSide, other: RunSide, fail_on: float | None) -> doc.Versu
     """`other` against `first`."""
     machines = [_hardware(side.run.machine) for side in (first, other)]
     cases = [_case(first, other, case, fail_on) for case in first.cases if case in other.cases]
+    only_in_a = [case for case in first.cases if case not in other.cases]
+    tried = [c for row in other.report.rows.values() for c in row.candidates]
+    failed = {c.case.id: c.reason for c in tried if c.state == "failed" and c.reason}
     return doc.Versus(
         name=other.name,
         same_machine=machines[0] is not None and machines[0] == machines[1],
         warnings=list(_warnings(first, other)),
         verdicts=sorted(_verdicts(first, other), key=lambda verdict: verdict.word != CHANGED),
         cases=sorted(cases, key=lambda c: (c.word not in PROVEN, -abs(math.log(c.ratio or 1)))),
-        only_in_a=[case for case in first.cases if case not in other.cases],
+        only_in_a=only_in_a,
         only_here=[case for case in other.cases if case not in first.cases],
+        failed_here={case: failed[case] for case in only_in_a if case in failed},
     )
 
 
@@ -127,15 +131,17 @@ def _unlike(first: RunSide, other: RunSide, pair: Pair) -> Reason | None:
     (before, *_), (after, *_) = pair
     one, two = before.work, after.work
     if (one.flops, one.items, one.item, one.ranks) != (two.flops, two.items, two.item, two.ranks):
-        return Reason("other_work", "a step does other work: the workload differs")
+        return Reason("other_work", "a step does other work", "measure both with one version")
     if _subject(first) != _subject(other):
-        return Reason("other_code", "the model, the code or its inputs differ")
+        text = "the model, the code or its inputs differ"
+        return Reason("other_code", text, "`workbench ab` compares versions of code")
     if _timing(before) != _timing(after):
-        return Reason("other_clock", "one is the rate of many steps, one the latency of a step")
+        return Reason("other_clock", "one is a rate, one a latency", "ask both the same question")
     resumed = any(side.run.run.carried for side in (first, other))
     origins = [{side.origin(c) for c in cs} for side, cs in zip((first, other), pair, strict=True)]
     if resumed and (shared := set.intersection(*origins)):
-        return Reason("same_run", f"both hold what run {min(shared)} measured")
+        text = f"both hold what run {min(shared)} measured"
+        return Reason("same_run", text, "name two runs that measured it")
     return None
 
 
@@ -156,9 +162,11 @@ def _doubt(side: RunSide, candidates: Sequence[Candidate]) -> Reason | None:
     """Why these candidates of one case cannot show whether it has changed."""
     for candidate in candidates:
         if code := side.disturbed.get(candidate.scenario):
-            return Reason("disturbed", f"{code.replace('_', ' ')} in {side.name}")
+            text = f"{code.replace('_', ' ')} in {side.name}"
+            return Reason("disturbed", text, "measure at a quieter hour")
     if (count := len(_rounds(candidates))) < MIN_PAIRS:
-        return Reason("few_rounds", f"only {units.counted(count, 'round')} in {side.name}")
+        text = f"only {units.counted(count, 'round')} in {side.name}"
+        return Reason("few_rounds", text, "measure longer")
     return None
 
 
