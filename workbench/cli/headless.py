@@ -79,7 +79,7 @@ def unmeasured(report: Report) -> list[tuple[Row, str]]:
             if not any(each.batch for each in ended):
                 cause = ENDED_BY.get(ended[0].ended_by, ended[0].ended_by)
                 found.append((row, f"no batch of {row.plan.scenario} was found to fit: {cause}"))
-        elif not any(candidate.blocks for candidate in row.candidates):
+        elif not any(candidate.is_valid for candidate in row.candidates):
             why = next((c.reason for c in row.candidates if c.reason is not None), None)
             said = f": {why.dashed}" if why is not None else ""
             name = row.plan.title if row in report.subject_rows else row.plan.scenario

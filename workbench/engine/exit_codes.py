@@ -43,13 +43,13 @@ def exit_code(status: str, request: Request, report: Report) -> int:
 def _has_measured(rows: Sequence[Row], request: Request) -> bool:
     """Whether each row has the results that it owes."""
     for row in rows:
-        measured = any(c.blocks for c in row.candidates)
+        measured = any(c.is_valid for c in row.candidates)
         failed = any(c.state == "failed" for c in row.candidates)
         # A scenario has an answer although a candidate failed; a plain run owes every candidate.
         owed = not request.every or failed  # with --all, some workloads cannot run here
         if (not measured and owed) or (failed and not row.plan.owes_verdict):
             return False
-    return any(c.blocks for row in rows for c in row.candidates)
+    return any(c.is_valid for row in rows for c in row.candidates)
 
 
 def _is_unwritten(request: Request, report: Report) -> bool:

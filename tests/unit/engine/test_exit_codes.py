@@ -103,6 +103,16 @@ def test_strict_asks_for_no_word_on_a_batch_that_nobody_asked_for() -> None:
     assert exit_code("done", asked, report) == UNTRUSTED
 
 
+def test_a_row_whose_candidates_all_failed_after_their_turns_has_no_result() -> None:
+    report = kept("advise-prices")
+    candidates = report.rows["realtime"].candidates
+    for candidate in candidates[1:]:
+        candidate.state = "failed"
+    assert candidates[0].blocks and exit_code("done", Request(), report) == OK
+    candidates[0].state = "failed"
+    assert exit_code("done", Request(), report) == FAILED
+
+
 @pytest.mark.parametrize(
     ("word", "code"), [("sure", OK), ("tie", OK), ("open", UNTRUSTED), ("unrated", UNTRUSTED)]
 )
