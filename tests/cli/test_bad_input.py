@@ -41,6 +41,8 @@ USAGE = [  # one of each kind; the unit tests of planning have the others
     ),
     (("fly",), "fly"),
     (("run", "spin", "--fast"), "--fast"),
+    # A plain run has no verdict, so a gate on it would always pass.
+    (("run", "spin", "--strict"), "No such option '--strict'."),
 ]
 
 

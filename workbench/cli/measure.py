@@ -99,4 +99,4 @@ def run(workloads: tuple[str, ...], **options: Any) -> None:
     start(options, workloads=workloads)
 
 
-adapt(run, hidden=("strict",), budget_s="Wall time; default 60, or 20 with --quick.")
+adapt(run, ("strict",), budget_s="Wall time; default 60, or 20 with --quick.")

@@ -78,21 +78,12 @@ def all_of(*options: Callable[[F], F]) -> Callable[[F], F]:
     return decorate
 
 
-def adapt(
-    command: click.Command,
-    without: Collection[str] = (),
-    hidden: Collection[str] = (),
-    **texts: str,
-) -> None:
-    """Remove the options that the command does not take, and reword the help of others.
-
-    `hidden` options have no effect, but commands of earlier runs may contain them.
-    """
+def adapt(command: click.Command, without: Collection[str] = (), **texts: str) -> None:
+    """Remove the options that the command does not take, and reword the help of others."""
     command.params = [copy(each) for each in command.params if each.name not in without]
     for option in command.params:
         if isinstance(option, click.Option):
             option.help = texts.get(option.name or "", option.help)
-            option.hidden = option.hidden or option.name in hidden
 
 
 def format_options(*, whole: bool = False) -> Callable[[F], F]:

@@ -52,7 +52,9 @@ def test_a_number_out_of_range_is_refused(number: float) -> None:
             parameter.parse(str(number))
 
 
-OF_ADVISE = ("scenario_file", "all_scenarios", "crossover", "prices", "price_file", "what_if")
+OF_ADVISE = (
+    "strict", "scenario_file", "all_scenarios", "crossover", "prices", "price_file", "what_if"
+)  # fmt: skip
 words = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=6)
 some_numbers = st.lists(st.integers(1, 10**7), max_size=3, unique=True).map(tuple)
 some_words = st.lists(words, max_size=3).map(tuple)
