@@ -31,7 +31,9 @@ def run_text(report: Report, width: int | None = None) -> str:
     origins = [fact("measured by", f"run {r}: {row}") for row, r in carried if row in report.rows]
     parts.append(facts_lines(origins, prose))
     parts.append(facts_lines(run_warnings(report), prose))
-    text, ending = _joined(parts) or _nothing(report), _ending(report)
+    nothing = f"Nothing was measured: no candidate was planned; the run is {report.status}."
+    nothing += "".join(f"\nwarning: {warning.message}" for warning in report.warnings)
+    text, ending = _joined(parts) or nothing, _ending(report)
     return f"{text}\n\n{plain_lines(facts_lines(ending, prose))}" if ending else text
 
 
@@ -43,12 +45,6 @@ def _ending(report: Report) -> list[Fact]:
     if not rest and journal.is_kept(report.started.id) and refusal(report):
         rest = f"run it again: `{report.started.tool.command}`"
     return [fact("incomplete", rest or "the run was cut short")]
-
-
-def _nothing(report: Report) -> str:
-    """Why a run without rows has no results."""
-    warned = "".join(f"\nwarning: {warning.message}" for warning in report.warnings)
-    return f"Nothing was measured: no candidate was planned; the run is {report.status}.{warned}"
 
 
 def summary_text(report: Report, width: int | None = None) -> str:
