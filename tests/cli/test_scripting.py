@@ -20,7 +20,8 @@ from workbench.cli.main import cli as command_line
 from workbench.export.schema import schema_of
 from workbench.report.run_files import open_run
 
-PAGE = (Path(__file__).parents[2] / "docs" / "scripting.md").read_text()
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "scripting.md").read_text()
 PARTS = {part.partition("\n")[0]: part for part in PAGE.split("\n## ")[1:]}
 REDIRECTED = re.compile(r"\d?>>?\s*\S+|<<<\s*\S+")
 JQ_PROGRAM = re.compile(r"jq -\w+ '([^']*)'")
@@ -74,6 +75,23 @@ def test_every_command_and_option_exists(title: str) -> None:
     found = list(commands(SHELL[title]))
     assert len(found) == SHELL[title].count("workbench ")  # paths have no blank behind it
     assert all(map(accepted, found)), found
+
+
+def shown(page: str) -> Iterator[str]:
+    """The commands in a page: in its text, indented lines and blocks of code."""
+    page = page.replace("\\\n", "")
+    fenced = "".join(re.findall(r"^```\w*\n(.*?)^```$", page, re.DOTALL | re.MULTILINE))
+    yield from re.findall(r"^(?:\$ )?(workbench [^#\n]+)", fenced, re.MULTILINE)
+    yield from re.findall(r"^    (workbench [^#\n]+)", page, re.MULTILINE)
+    yield from re.findall(r"`(workbench [^`.][^`]+)`", page.replace("\n", " "))
+
+
+def test_every_command_of_the_documentation_exists_with_its_options() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    texts = {text: page.name for page in pages for text in shown(page.read_text())}
+    assert len(texts) > 100
+    wrong = {text: page for text, page in texts.items() if not all(map(accepted, commands(text)))}
+    assert not wrong
 
 
 def test_an_option_that_does_not_exist_is_noticed() -> None:
@@ -153,12 +171,31 @@ def test_jq_finds_answers_and_times(script: Script, earlier_run: Path) -> None:
     answers = [line.split("\t") for line in lines if "\t" in line]
     assert [each[:2] for each in answers] == [[s.scenario, s.device] for s in document.summary]
     assert [each[-1] for each in answers] == [s.confidence for s in document.summary]
-    (device,) = (s.device for s in document.summary if s.scenario == "training")
+    (device,) = (s.pick.device for s in document.summary if s.scenario == "training")
     assert f"training: {device}" in lines
     times = [line.split('",') for line in lines if line.startswith('"')]
     assert len(times) == sum(m.n > 0 for m in document.measurements)
     is_open = any(s.confidence == "open" for s in document.summary)
-    assert (lines[-1] == "an answer is open: measure longer") is is_open
+    assert (lines[-1] == "an answer is open or missing: measure longer") is is_open
+
+
+@needs_jq
+@pytest.mark.parametrize(
+    ("words", "missing", "passes"),
+    [
+        (["sure", "tie"], [], True),
+        (["sure", "open"], [], False),
+        (["sure"], [{}], False),
+        ([], [], False),
+    ],
+)
+def test_the_gate_of_jq_passes_if_there_are_answers_and_all_are_settled(
+    words: list[str], missing: list[object], passes: bool
+) -> None:
+    (gate,) = (each for each in JQ_PROGRAM.findall(SHELL["jq"]) if "IN(" in each)
+    run = {"summary": [{"confidence": word} for word in words], "unanswered": missing}
+    done = subprocess.run(["jq", "-e", gate], input=json.dumps(run), capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (int(not passes), "")
 
 
 @needs_jq
