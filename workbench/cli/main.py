@@ -105,16 +105,22 @@ def main(arguments: list[str] | None = None) -> None:
 
 def hint_of(error: click.ClickException, words: list[str]) -> str:
     """A further sentence where an option or an argument stands in the wrong place."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    place = context.info_name if context is not None else None
     is_script = any(word.startswith("--torch") for word in words)
     if isinstance(error, click.NoSuchOption) and is_script:
         return " The arguments of a script follow `--`."
-    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
-        other = {"export": "open", "open": "export"}.get(error.ctx.info_name or "", "")
-        command = cli.get_command(error.ctx, other)
+    if isinstance(error, click.NoSuchOption) and place == "run":
+        return " A parameter of a workload takes --set NAME=VALUE."
+    if isinstance(error, click.NoSuchOption) and context is not None:
+        other = {"export": "open", "open": "export"}.get(place or "", "")
+        command = cli.get_command(context, other)
         if command and any(error.option_name in option.opts for option in command.params):
             return f" {error.option_name} belongs to `workbench {other}`."
     if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument):
         return " It comes before the options."  # one of them may have taken it
+    if place == "export" and "extra argument" in error.message:
+        return " Each file follows its format, such as --html run.html."
     return ""
 
 

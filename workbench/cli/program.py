@@ -112,7 +112,7 @@ class Group(Command, click.Group):
         if not (ctx.resilient_parsing or args[0].startswith("-") or args[0] in known):
             from ..planning.scenarios import check_name
 
-            check_name("command", args[0], known)
+            check_name("command", args[0], [*known, "--help"])
         return super().resolve_command(ctx, args)
 
     def _with_arguments(self, args: list[str]) -> list[str]:

@@ -74,6 +74,8 @@ def check_name(noun: str, name: str, known: Collection[str]) -> None:
     """Refuse a name that is not a known one, with the command that takes it if there is one."""
     if name in known:
         return
+    if "=" in name:
+        raise UsageError(f"{name} is no {noun}: a parameter takes --set {shlex.quote(name)}")
     if name.endswith(".onnx"):
         taker = "model"
     elif name.endswith((".py", ".pt2")):
