@@ -1,7 +1,4 @@
-"""From the options of the command line to a run: the checks before it, and its front end.
-
-Imports stay inside functions, so that commands without a run load less.
-"""
+"""From the options of the command line to a run: the checks before it, and its front end."""
 
 from __future__ import annotations
 

@@ -62,7 +62,6 @@ def test_wide_characters_take_two_cells_and_combining_ones_none() -> None:
 def test_texts_are_joined_with_their_tones() -> None:
     both = join([Text.of(("a", "cpu")), Text.of("b")], ", ")
     assert both.spans == (("a", "cpu"), (", ", ""), ("b", ""))
-    assert both.toned("strong").spans[0] == ("a", "cpu strong")
 
 
 def test_facts_hang_below_their_labels() -> None:

@@ -11,7 +11,7 @@ from ...report.report import Report
 from ...text import units
 from .derived import RunView
 from .lead import samples_text
-from .spans import Fact, fact, listed, warning_fact
+from .spans import Fact, Text, fact, listed, warning_fact
 from .tables import accuracy_text
 from .words import case_text, largest_texts
 
@@ -23,7 +23,8 @@ BARS = 24  # most bars of the histogram, which fits into 60 columns
 def candidate_facts(candidate: Candidate, run: RunView) -> list[Fact]:
     """Everything known about one candidate, for terminals too narrow for all columns."""
     found, reason, accuracy = run.measured(candidate), candidate.reason, candidate.accuracy
-    facts = [Fact("", case_text(candidate.case.id, run).toned("strong"))]
+    name = case_text(candidate.case.id, run).spans
+    facts = [Fact("", Text(tuple((text, f"{tone} strong".strip()) for text, tone in name)))]
     facts += [fact("times", _times(found)), *_speed(found)] if found.n else []
     facts += [fact(candidate.objective, value)] if (value := untimed_text(candidate)) else []
     facts += [Fact("samples", samples_text(candidate, BARS))] if candidate.ordered_s else []
@@ -125,13 +126,11 @@ def why_facts(candidate: Candidate, report: Report) -> list[Fact]:
 
 def profile_facts(candidate: Candidate, trace: doc.Trace | None) -> list[Fact]:
     """The operators that took most of a profiled pass, and the file with the whole trace."""
-    top = map(_operator, candidate.operators[:TOP_OPERATORS])
+    top = []
+    for found in candidate.operators[:TOP_OPERATORS]:
+        share, calls = f"{units.percent(found.share):>6}", units.counted(found.calls, "call")
+        top.append(f"{share}  {found.name}, {calls}, {units.duration(found.self_s)}")
     return [*listed("top", top), *trace_facts(trace)]
-
-
-def _operator(found: doc.OperatorShare) -> str:
-    share, calls = f"{units.percent(found.share):>6}", units.counted(found.calls, "call")
-    return f"{share}  {found.name}, {calls}, {units.duration(found.self_s)}"
 
 
 def trace_facts(trace: doc.Trace | None) -> list[Fact]:

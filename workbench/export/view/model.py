@@ -98,12 +98,8 @@ def _why_lines(candidate: Candidate, run: RunView, width: int) -> list[Text]:
     if not sentences:
         return []
     facts = [fact("", subject.brief(text, run.report)) for text in sentences]
-    title = f"Why {_name(candidate, run.report)}"
+    title = f"Why {subject.brief(candidate.name, run.report)}"
     return [Text(), heading(title, width), *facts_lines(facts, width, 0)]
-
-
-def _name(candidate: Candidate, report: Report) -> str:
-    return subject.brief(candidate.name, report)
 
 
 def _advice(found: Sequence[RankedCandidate], run: RunView) -> Iterator[Fact]:
@@ -204,7 +200,7 @@ def _leader(found: Sequence[RankedCandidate], report: Report) -> Iterator[Fact]:
         given = own.given_name(report.code, first.case)
     for ranked in found:
         if ranked.candidate.is_valid and not ranked.above:
-            name = _name(ranked.candidate, report)
+            name = subject.brief(ranked.candidate.name, report)
             if ranked.given:
                 name += f", {given}"
             elif ranked.gain is not None:

@@ -57,10 +57,6 @@ class Text(msgspec.Struct, frozen=True):
             at += len(text)
         return Text(tuple(span for span in kept if span[0]))
 
-    def toned(self, tone: str) -> Text:
-        """A copy with a further tone on every span."""
-        return Text(tuple((text, f"{own} {tone}".strip()) for text, own in self.spans))
-
     def replace(self, old: str, new: str) -> Text:
         """A copy with `old` replaced wherever it lies within one span."""
         return Text.of(*((text.replace(old, new), tone) for text, tone in self.spans))

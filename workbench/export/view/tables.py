@@ -61,7 +61,10 @@ def advisor_line(row: Row, run: RunView, *, in_words: bool = False, short: bool 
     if verdict is None:
         cells["here"] = Text.of(("..." if run.going else "-", "dim"))
         return Line(plan.scenario, cells, ("ratio", pending_texts(row, run)))
-    cells |= {"here": words.here_text(verdict), "confidence": words.confidence_text(verdict)}
+    # It names a simulated GPU, since this column never disappears.
+    posed = (" sim" if verdict.basis == "simulated" else "", "warning")
+    cells["here"] = Text.of(words.choice_text(verdict), posed)
+    cells["confidence"] = words.confidence_text(verdict)
     # A row about a model has a pick even if its choice of device is unknown.
     owed = plan.textbook or verdict.pick is None
     if verdict.choice == "unknown" and verdict.device_ratio is None and owed:

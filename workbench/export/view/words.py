@@ -150,12 +150,6 @@ def confidence_text(verdict: Verdict) -> Text:
     return Text.of((verdict.confidence, CONFIDENCE_TONES.get(verdict.confidence, "")))
 
 
-def here_text(verdict: Verdict) -> Text:
-    """The choice; it names a simulated GPU, since this column never disappears."""
-    word = choice_text(verdict)
-    return Text.of(word, (" sim", "warning")) if verdict.basis == "simulated" else word
-
-
 def bar(text: str, share: float, tone: str) -> Callable[[int], Text]:
     """`0.42x ████`: a text, and a bar in the remaining cells."""
 
