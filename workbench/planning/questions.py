@@ -253,8 +253,8 @@ def parse_over(texts: Sequence[str], command: str) -> dict[str, list[str]]:
             raise ValueError(f"--over {name} is given twice")
         axes[name] = values = [value.strip() for value in listed.split(",")]
         shown = {value.rpartition("/")[2] for value in values}  # as in ids of cases
-        if len(shown) < len(values) or "" in values:
-            why = "a value is empty, or two have the same last part after `/`"
+        if len(shown) < len(values) or "" in values or not listed.isprintable():
+            why = "a value is empty or not printable, or two have the same last part after `/`"
             raise ValueError(f"--over {name}: {why} in {listed!r}")
     if missing := [name for name in names if name not in axes]:
         add = f"add --over {missing[0]}=VALUE,VALUE, or write {{{{{missing[0]}}}}} for braces"
