@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ..text.output import terminal_width
+from ..text.sanitize import clean
 
 if TYPE_CHECKING:
     from ..report.report import Report
@@ -36,7 +37,8 @@ def whole(name: str, report: Report, *, samples: bool = True) -> Iterable[str | 
     if name == PLAIN:
         from .text import run_text
 
-        return [run_text(report, terminal_width())]
+        parts = run_text(report, terminal_width()).split("\t")  # tabs of code to paste stay
+        return ["\t".join(map(clean, parts))]
     from .json import document_parts
 
     return document_parts(report, samples=samples)

@@ -3,20 +3,23 @@
 import json
 
 import pytest
-from builders import eventful
+from builders import changed, eventful
 from click.testing import CliRunner
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 from workbench.cli.main import cli
 from workbench.cli.options import chosen_format, keeps_samples
-from workbench.export.formats import FORMATS
+from workbench.export.formats import FORMATS, whole
 from workbench.export.json import document_parts, dump, rounded
 from workbench.planning.usage import UsageError
 from workbench.records.encoding import encode
+from workbench.records.events import RacePlanned, VerdictReached
 from workbench.report.report import Report
 
 RUN = eventful()
 REPORT = Report.of(RUN)
+VERDICT = REPORT.verdicts[0]
 
 
 @pytest.mark.parametrize("command", ["advise", "run"])
@@ -51,6 +54,16 @@ def test_a_document_in_parts_is_the_document_with_rounded_samples(count: int | N
     text = b"".join(document_parts(report)).decode()
     assert json.loads(text) == json.loads(dump(document))
     assert list(json.loads(text)) == list(json.loads(dump(document)))
+
+
+def test_no_name_of_a_live_run_controls_the_terminal() -> None:
+    """A replay reads texts that are escaped already; a file may be called as its sender likes."""
+    command = "workbench advise --model 'a\x1b[2J\u202e.onnx'\n\tend"
+    hostile = changed(RUN, RacePlanned, reproduce=command)
+    hostile = changed(hostile, VerdictReached, verdict=replace(VERDICT, reproduce=command))
+    (text,) = whole("plain", Report.of(hostile))
+    assert "'a\\x1b[2J\\u202e.onnx'\n\tend" in text
+    assert all(c in "\n\t" or c.isprintable() for c in text)
 
 
 def test_each_measurement_and_each_verdict_has_a_line() -> None:
