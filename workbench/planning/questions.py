@@ -199,6 +199,9 @@ class OwnQuestion:
             why = "is a pickle, and loading it runs any code that it holds"
             remedy = "save it with torch.export.save as .pt2, or trust it with --allow-pickle"
             raise ValueError(f"--torch: {file} {why}; {remedy}")
+        elif self.train and self.save_best is not None:
+            why = "saves a training only with a builder"
+            raise ValueError(f"--save-best {why}: --torch package.module:build")
 
     def _check_name(self, file: str, suffix: str) -> None:
         """Raise ValueError unless the target is a module and a name in it."""
