@@ -6,6 +6,7 @@ step on, too, while the loss of a module is not known.
 """
 
 import copy
+import resource
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,7 +18,9 @@ from workbench.worker.libraries import torch
 
 from .tree import Example, tensors, tensors_of_output
 
-MOST_CALLS = 4  # most calls of a module for one loss, since their graphs stay in memory
+MOST_CALLS = 100  # most calls of a module for one loss
+# Their graphs stay in memory: more calls than these may take so many more bytes.
+FEW_CALLS, MOST_BYTES = 4, 1 << 29
 UNKNOWN = -1  # number of a tensor that could not be followed
 
 
@@ -122,6 +125,7 @@ class Tape:
         self._dependent: set[int] = set()  # outputs of calls that take more than constants
         self._foreign = {UNKNOWN}
         self._steps: list[Step] = []
+        self._held_bytes = held_bytes()
 
     def place(self, called: Any, module: Any, example: Example) -> Step | None:
         """A call before it can change its inputs; None if neither its loss is wanted nor that of
@@ -129,7 +133,8 @@ class Tape:
         from torch.utils._pytree import tree_leaves, tree_map_only
 
         earlier = sum(step.function is module for step in self._steps)
-        if earlier == MOST_CALLS:
+        is_large = earlier >= FEW_CALLS and held_bytes() > self._held_bytes + MOST_BYTES
+        if is_large or earlier == MOST_CALLS:
             self._clear()
         elif earlier:
             self._clear_if_judged()
@@ -291,6 +296,12 @@ class Tape:
                 if not step.has_gradients and any(self._alive[n].requires_grad for n in step.makes):
                     self._foreign.update(step.makes)  # it was inside an autograd.Function
         return needed, steps
+
+
+def held_bytes() -> int:
+    """The most bytes that this process has had in memory, and those of its tensors on the GPU."""
+    on_gpu = torch.cuda.memory_allocated() if torch.cuda.is_initialized() else 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 + int(on_gpu)
 
 
 def _constant(tensor: Any) -> Any:
