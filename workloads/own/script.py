@@ -374,9 +374,10 @@ def _failure(script: Path, argv: list[str], folder: str) -> WorkloadError | None
         return _failed(f"exited with {shown(str(end.code), 200)}{words}", hint)
     except ModuleNotFoundError as error:
         log_error()
-        hint = _place_of(error.name, folder)
         text = f"raised {in_one_line(error)}"
-        return WorkloadError(text, code="missing_package", hint=hint)
+        if error.name is None:  # as transformers says that an import failed in any way
+            return _failed(text)
+        return WorkloadError(text, code="missing_package", hint=_place_of(error.name, folder))
     except TimeUp:
         raise
     except WorkloadError as refused:
@@ -393,7 +394,7 @@ def _failure(script: Path, argv: list[str], folder: str) -> WorkloadError | None
     return None
 
 
-def _place_of(name: str | None, folder: str) -> str:
+def _place_of(name: str, folder: str) -> str:
     """The remedy for a module that is missing: it may be where `python -m` would find it."""
     files = f"{name}.py", f"{name}/*.py", f"{name}/*/*.py"
     for place in (".", "src"):
