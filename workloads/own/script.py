@@ -174,7 +174,7 @@ def run(code: Code) -> Run:
         where = f" outside functions {COMPILED}, where none is seen" if ran.hides_calls else ""
         if ran.cut:
             text = f"{name} called no torch module within {code.seconds:.3g} s{where}"
-            raise unusable(text, LONGER)
+            raise unusable(text, f"{LONGER}; for a server, name a function that builds its module")
         hint = "name a function (--torch or --function), or race the whole script (--command)"
         raise unusable(f"{name} called no torch module{where or ' in its own process'}", hint)
     if ran.hides_calls:

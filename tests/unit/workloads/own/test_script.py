@@ -267,7 +267,8 @@ def test_what_was_seen_before_the_end_counts(outcomes: Outcomes) -> None:
             "slow_start",
             "bad_input",
             "scripts/lacks.py called no torch module within 0.2 s",
-            "raise --budget: a script gets a third of it",
+            "raise --budget: a script gets a third of it;"
+            " for a server, name a function that builds its module",
         ),
     ],
 )
