@@ -53,6 +53,8 @@ class Called:
     loss: Any = None  # a FollowedLoss, and the tensors that it took besides the output
     given: Any = None
     joined: Any = None  # a module that makes all calls from which its loss comes
+    inner: frozenset[Any] = frozenset()  # the modules that this loss comes from
+    steps: set[frozenset[Any]] = field(default_factory=set)  # those of each of its losses
     fed: Sequence[Fed] = ()  # the latest batches of DataLoaders before the call of the example
     caller: str = ""  # latest method of a larger module that called it: "Agent.act"
     _circumstances: Counter[str] = field(default_factory=Counter)  # calls, as "in training mode"
@@ -100,7 +102,10 @@ class Called:
         self._latest, self.awaiting = (shapes := _shapes(example)), None
         self.counts[shapes] += 1
         ahead = self.counts[shapes] - self.counts[self._kept]
-        is_other = ahead > 0 or (ahead == 0 and shapes != self._kept and self._is_larger(example))
+        is_other = ahead > 0
+        if ahead == 0 and shapes != self._kept and self.example is not None:
+            # Growing inputs would otherwise be copied in every call.
+            is_other = _values(example) >= 2 * _values(self.example)
         if is_other or (follows and self.awaits_loss):
             self.awaiting = _copied(example), shapes, fed
             if is_other and self.loss is None:
@@ -121,14 +126,11 @@ class Called:
 
     def judge(self, loss: Any, given: Any, call: Any, joined: Any = None) -> None:
         """Keep a loss with its call, as it was `awaiting`, if its inputs were copied."""
+        inner = frozenset([self.module] if joined is None else joined.inner)
+        self.steps.add(inner)
         if call and self.awaits_loss:
-            self.loss, self.given, self.joined = loss, given, joined
+            self.loss, self.given, self.joined, self.inner = loss, given, joined, inner
             self.example, self._kept, self.fed = call
-
-    def _is_larger(self, example: Example) -> bool:
-        """Whether it has at least twice the values of the kept example: growing inputs would
-        otherwise be copied in every call."""
-        return self.example is not None and _values(example) >= 2 * _values(self.example)
 
 
 @dataclass

@@ -21,6 +21,7 @@ from .tree import Example, tensors, tensors_of_output
 MOST_CALLS = 100  # most calls of a module for one loss
 # Their graphs stay in memory: more calls than these may take so many more bytes.
 FEW_CALLS, MOST_BYTES = 4, 1 << 29
+EARLY = 4  # backward passes that are followed in any case, since steps may alternate
 UNKNOWN = -1  # number of a tensor that could not be followed
 
 
@@ -110,7 +111,7 @@ class Tape:
     """The calls of modules, and those of functions on what comes from their outputs."""
 
     def __init__(self) -> None:
-        self._mode = _mode(self)
+        self._mode, self._passes = _mode(self), 0
         self._clear()
 
     def _clear(self) -> None:
@@ -128,8 +129,7 @@ class Tape:
         self._held_bytes = held_bytes()
 
     def place(self, called: Any, module: Any, example: Example) -> Step | None:
-        """A call before it can change its inputs; None if neither its loss is wanted nor that of
-        another."""
+        """A call before it can change its inputs; None if no loss is wanted."""
         from torch.utils._pytree import tree_leaves, tree_map_only
 
         earlier = sum(step.function is module for step in self._steps)
@@ -138,7 +138,8 @@ class Tape:
             self._clear()
         elif earlier:
             self._clear_if_judged()
-        if not (called.awaits_loss or self._origins) or not torch.is_grad_enabled():
+        wanted = called.awaits_loss or self._origins or self._passes < EARLY
+        if not (wanted and torch.is_grad_enabled()):
             return None
         place, inputs = cache(self._placed_input), (example.args, example.kwargs)
         placed = tree_map_only(torch.Tensor, place, inputs)
@@ -256,6 +257,7 @@ class Tape:
     def judge(self, loss: Any) -> None:
         """Hand the loss to the module from whose call it comes, if all could be followed; to those
         of several calls, with a module that makes all of them."""
+        self._passes += 1
         number = self._numbers.get(id(loss), UNKNOWN)
         needed, steps = self._needed_for(number, through=False)
         origins = {n: origin for n, origin in self._origins.items() if n in needed}

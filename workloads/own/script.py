@@ -52,6 +52,7 @@ COMPILED = "that torch.compile compiles"
 ERROR = re.compile(r"error(:|$)", re.IGNORECASE)
 FRAME = " \t─│╭╮╰╯"  # Rich draws it around messages
 MOST_WORDS = 12  # last lines that may hold an error
+UNTRAINED = 0.1  # times the time of what is trained, from which other calls have a note
 LARGER = 2.0  # times the time of the chosen module, from which a slower one has a note
 
 
@@ -103,21 +104,29 @@ def opened(code: Code) -> tuple[Any, Example, SimpleNamespace]:
 def _others(chosen: Called, ran: Run, code: Code) -> list[str]:
     """Notes about what the script does besides calls and steps of the chosen module."""
     file, _, name = code.target.partition("::")
-    found = ran.passes if code.train else []
-    names, others = chosen.name, [each for each in ran.modules if each is not chosen]
+    found, inner = (ran.passes if code.train else []), chosen.inner or frozenset({chosen.module})
+    own = [each for each in ran.modules if each.module in inner]
+    names = listed([each.name for each in own])
     if chosen.joined is not None:
-        inner, count = {*chosen.joined.inner}, chosen.joined.calls
-        names = listed([each.name for each in ran.modules if each.module in inner])
-        found.append(f"a loss comes from {count} calls of {names}; a raced step makes them")
-        others = [each for each in others if each.joined is not chosen.joined]
-    if apart := [each.name for each in others if each.loss is not None]:
-        found.append(f"the script trains {listed(apart, 2)} in other steps, which do not race")
+        calls = f"{chosen.joined.calls} calls of {names}"
+        found.append(f"a loss comes from {calls}; a raced step makes them")
+    steps = {step for each in ran.modules for step in each.steps} - {inner}
+    apart = {module for step in steps for module in step - inner or step}
+    if trained := [each.name for each in ran.modules if each.module in apart]:
+        found.append(f"the script trains {listed(trained, 2)} in other steps, which do not race")
     held = [weights for _, weights in ran.optimizers_of(chosen)]
     if code.train and any(weights - held[0] for weights in held):
         latest = "in a raced step the latest updates all of it"
         found.append(f"several optimizers each update a part of {names}; {latest}")
     weighty = [each for each in ran.modules if each.module.state_dict()]
-    most = max(weighty, key=lambda each: each.seconds, default=chosen)
+    frozen = [x for x in weighty if code.train and not ran.trains(x) and 2 * x.calls >= ran.updates]
+    more = sum(each.seconds for each in frozen) / max(sum(each.seconds for each in own), 1e-9)
+    if more >= UNTRAINED:
+        calls = f"calls of {listed([each.name for each in frozen], 2)} without gradients"
+        longer = f"{more:.2g}x as long as those of {names}"
+        found.append(f"{calls} take {longer}; a raced step leaves them out")
+    others = [each for each in weighty if not any(each is x for x in frozen)]
+    most = max(others, key=lambda each: each.seconds, default=chosen)
     if not name and most.seconds > LARGER * chosen.seconds > 0:
         ratio = most.seconds / chosen.seconds
         longer = f"{most.name} takes {ratio:.2g}x as long in the script as {chosen.name}"
