@@ -235,7 +235,7 @@ class Run:
         """A note if it makes more backward passes than optimizer steps, as gradients add up."""
         if not self.optimizers or self.backwards < 1.2 * self.updates + 1:
             return []
-        each = f"{self.backwards / self.updates:.2g}" if self.updates else f"over {self.backwards}"
+        each = f"{self._updated / self.updates:.2g}" if self.updates else f"over {self.backwards}"
         made = f"the script makes {each} backward passes per optimizer step"
         return [f"{made}; a raced step makes one"]
 

@@ -220,7 +220,7 @@ def test_the_autocast_of_accelerate_is_taken_off_and_noted(tmp_path: Any) -> Non
 
 @pytest.mark.parametrize(
     ("every", "stop", "noted"),
-    [(4, 8, ["4 backward"]), (1, 8, []), (8, 7, ["over 7 backward"])],
+    [(4, 8, ["4 backward"]), (4, 11, ["4 backward"]), (1, 8, []), (8, 7, ["over 7 backward"])],
 )
 def test_accumulated_gradients_are_noted(every: int, stop: int, noted: list[str]) -> None:
     ran, net = Run(), nn.Linear(5, 1)
