@@ -29,6 +29,7 @@ from .tree import Example, tensors, unwrapped, without_parallel
 INSTANCES = 8  # most per class with records of their own; a program may make one for every call
 SHAPES = 5  # most that are listed
 ENOUGH = 10  # calls of a trained module, after which half of the program's time is enough
+AHEAD, AHEAD_BYTES = 64, 1 << 28  # most batches that are kept, and bytes of more than two
 AGAIN_S = 1.0  # a program that swallows TimeUp gets another after this time
 
 
@@ -269,8 +270,12 @@ class Run:
         return getattr(self._thread, "fed", [])
 
     def _note_fed(self, fed: Fed) -> None:
-        """Keep the batch and the one before, since Accelerate reads one in advance."""
-        self._thread.fed = [fed, *self._fed[:1]]
+        """Keep the batch and those before that may have been read in advance: Accelerate reads one,
+        and the Trainer of transformers all of an optimizer step."""
+        size = AHEAD_BYTES
+        with suppress(Exception):  # a batch may hold anything
+            size = sum(tensor.nbytes for tensor in Example((fed.batch,), {}).tensors().values())
+        self._thread.fed = [fed, *self._fed[: max(1, min(AHEAD, AHEAD_BYTES // max(1, size)))]]
 
     def _stop_following(self) -> None:
         if hasattr(self._thread, "tape"):
