@@ -112,6 +112,10 @@ def _others(chosen: Called, ran: Run, code: Code) -> list[str]:
         found.append(f"a loss comes from {calls}; a raced step makes them")
     steps = {step for each in ran.modules for step in each.steps} - {inner}
     apart = {module for step in steps for module in step - inner or step}
+    weights = {id(weight) for weight in chosen.raced.parameters()}
+    for each in filter(lambda called: code.train and called.has_gradients, ran.modules):
+        if any(x.requires_grad and id(x) not in weights for x in each.module.parameters()):
+            apart.add(each.module)
     if trained := [each.name for each in ran.modules if each.module in apart]:
         found.append(f"the script trains {listed(trained, 2)} in other steps, which do not race")
     held = [weights for _, weights in ran.optimizers_of(chosen)]
@@ -119,7 +123,8 @@ def _others(chosen: Called, ran: Run, code: Code) -> list[str]:
         latest = "in a raced step the latest updates all of it"
         found.append(f"several optimizers each update a part of {names}; {latest}")
     weighty = [each for each in ran.modules if each.module.state_dict()]
-    frozen = [x for x in weighty if code.train and not ran.trains(x) and 2 * x.calls >= ran.updates]
+    least = ran.updates / max(1, len(ran.optimizers))  # calls of what each step calls
+    frozen = [x for x in weighty if code.train and not ran.trains(x) and x.calls >= least]
     more = sum(each.seconds for each in frozen) / max(sum(each.seconds for each in own), 1e-9)
     if more >= UNTRAINED:
         calls = f"calls of {listed([each.name for each in frozen], 2)} without gradients"

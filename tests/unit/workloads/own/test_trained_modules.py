@@ -2,6 +2,7 @@
 
 import pickle
 from dataclasses import replace
+from pathlib import Path
 from threading import Lock
 from types import MethodType
 from typing import Any
@@ -181,6 +182,17 @@ def test_two_that_train_against_each_other_have_a_step_each(
     assert "2 calls of Sequential and Linear" in joins
     assert apart == ["the script trains Linear in other steps, which do not race"]
     assert several.startswith("several optimizers each update a part of Sequential and Linear")
+
+
+def test_what_is_trained_by_a_loss_that_cannot_be_followed_is_named(tmp_path: Path) -> None:
+    ran, actor, critic = Run(follows=True), nn.Sequential(nn.Linear(2, 5)), nn.Linear(5, 1)
+    with ran.watched(60.0):
+        critic(torch.ones(4, 5)).mean().backward()
+        sum(actor(torch.ones(4, 2)).mean() for _ in range(MOST_CALLS + 1)).backward()
+    chosen, code = script.choose(ran), replace(code_in(tmp_path), target="sac.py::Linear")
+    assert chosen.module is critic
+    note = "the script trains Sequential in other steps, which do not race"
+    assert script._others(chosen, ran, code) == [note]
 
 
 def test_the_calls_of_a_teacher_are_named_with_their_time(tmp_path: Any) -> None:
