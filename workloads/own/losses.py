@@ -6,6 +6,7 @@ step on, too, while the loss of a module is not known.
 """
 
 import copy
+import math
 import resource
 import sys
 from collections.abc import Sequence
@@ -220,7 +221,8 @@ class Tape:
         if is_new and not any(isinstance(x, weights) for x in found):
             return None, []
         before = [(x, x._version) for x in found]
-        return tree_map_only(torch.Tensor, lambda x: At(self._taken(x)), (args, named)), before
+        placed = tree_map_only(torch.Tensor, lambda x: At(self._taken(x)), (args, named))
+        return tree_map_only(float, _in_bf16, placed), before
 
     def _taken(self, tensor: Any) -> int:
         is_new = id(tensor) not in self._numbers
@@ -298,6 +300,12 @@ class Tape:
                 if not step.has_gradients and any(self._alive[n].requires_grad for n in step.makes):
                     self._foreign.update(step.makes)  # it was inside an autograd.Function
         return needed, steps
+
+
+def _in_bf16(number: float) -> float:
+    """A limit of FP32, as that of clamped logits, as one of BF16: autocast raises for others."""
+    most = torch.finfo(torch.bfloat16).max
+    return math.copysign(most, number) if most < abs(number) < math.inf else number
 
 
 def held_bytes() -> int:

@@ -310,6 +310,17 @@ def test_the_graphs_of_many_calls_may_not_fill_the_memory(monkeypatch: pytest.Mo
         assert (ran.modules[0].loss is not None) == is_followed
 
 
+def test_a_categorical_loss_computes_in_bf16_as_well() -> None:
+    def loss(logits: Any) -> Any:
+        return -torch.distributions.Categorical(logits=logits).entropy().mean()
+
+    net = nn.Linear(5, 6)
+    called, value = trained(net, loss)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = called.loss(net(*called.example.args), called.given)
+    assert found.item() == pytest.approx(value, rel=0.05)
+
+
 class Counting(TorchFunctionMode):
     """A mode of the script's own."""
 
