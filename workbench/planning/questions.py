@@ -47,15 +47,12 @@ def set_by(name: str, default: Any) -> Any:
 
 
 def check_share(option: str, share: float | None) -> None:
-    """Raise ValueError unless `share` is None or a share."""
     if share is not None and not 0 < share <= 1:  # NaN fails this comparison
         raise ValueError(f"{option} must be above 0, and 1 at most")
 
 
 @dataclass(frozen=True)
 class ModelQuestion:
-    """The options of `advise --model`."""
-
     target: str  # the file
     objective: str = set_by("--objective", "latency")
     max_error: float | None = set_by("--max-error", None)

@@ -54,8 +54,7 @@ class Called:
     loss: Any = None  # a FollowedLoss, and the tensors that it took besides the output
     given: Any = None
     joined: Any = None  # a module that makes all calls from which its loss comes
-    inner: frozenset[Any] = frozenset()  # the modules that this loss comes from
-    steps: set[frozenset[Any]] = field(default_factory=set)  # those of each of its losses
+    steps: set[frozenset[Any]] = field(default_factory=set)  # the modules of each of its losses
     fed: Sequence[Fed] = ()  # the latest batches of DataLoaders before the call of the example
     caller: str = ""  # latest method of a larger module that called it: "Agent.act"
     _circumstances: Counter[str] = field(default_factory=Counter)  # calls, as "in training mode"
@@ -127,10 +126,9 @@ class Called:
 
     def judge(self, loss: Any, given: Any, call: Any, joined: Any = None) -> None:
         """Keep a loss with its call, as it was `awaiting`, if its inputs were copied."""
-        inner = frozenset([self.module] if joined is None else joined.inner)
-        self.steps.add(inner)
+        self.steps.add(frozenset([self.module] if joined is None else joined.inner))
         if call and self.awaits_loss:
-            self.loss, self.given, self.joined, self.inner = loss, given, joined, inner
+            self.loss, self.given, self.joined = loss, given, joined
             self.example, self._kept, self.fed = call
 
 

@@ -175,7 +175,6 @@ class ExportedTask(ModelTask):
 
 
 def reference_of(code: Code, batch: int | None) -> Reference:
-    """The reference at this batch."""
     return reference(code, batch, examine.known(code)["guard"])
 
 

@@ -159,7 +159,6 @@ class Tape:
         return At(number)
 
     def begin(self, called: Any, step: Step | None, output: Any) -> None:
-        """Follow the output of a call."""
         found = tensors_of_output(output)
         if step is not None and any(tensor.requires_grad for tensor in found.values()):
             own = {self._number(x): (called, called.awaiting, path) for path, x in found.items()}

@@ -104,12 +104,13 @@ def opened(code: Code) -> tuple[Any, Example, SimpleNamespace]:
 def _others(chosen: Called, ran: Run, code: Code) -> list[str]:
     """Notes about what the script does besides calls and steps of the chosen module."""
     file, _, name = code.target.partition("::")
-    found, inner = (ran.passes if code.train else []), chosen.inner or frozenset({chosen.module})
+    found = ran.passes if code.train else []
+    inner = frozenset([chosen.module] if chosen.joined is None else chosen.joined.inner)
     own = [each for each in ran.modules if each.module in inner]
     names = listed([each.name for each in own])
     if chosen.joined is not None:
-        calls = f"{chosen.joined.calls} calls of {names}"
-        found.append(f"a loss comes from {calls}; a raced step makes them")
+        calls = chosen.joined.calls
+        found.append(f"a loss comes from {calls} calls of {names}; a raced step makes them")
     steps = {step for each in ran.modules for step in each.steps} - {inner}
     apart = {module for step in steps for module in step - inner or step}
     weights = {id(weight) for weight in chosen.raced.parameters()}

@@ -93,7 +93,6 @@ class Subject:
 
     @property
     def takes_batch(self) -> bool:
-        """Whether `inputs(batch)` makes any batch."""
         return self._size is not None
 
     @cached_property
@@ -184,7 +183,6 @@ class Subject:
         return given.resized(batch)
 
     def copy(self) -> Any:
-        """A fresh module with the same weights."""
         try:
             return copied(self.module)
         except Exception as error:  # a module that holds what cannot be copied, such as a lock

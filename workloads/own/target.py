@@ -238,7 +238,6 @@ def unusable(message: str, hint: str | None = None) -> WorkloadError:
 
 
 def seed_loaded(seed: int) -> None:
-    """Seed the generators of the libraries that are loaded."""
     random.seed(seed)
     if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed(seed % 2**32)

@@ -24,7 +24,6 @@ MOST_LISTED = 2  # graph breaks, or candidates that had no turn
 
 
 def first_answered(rows: Sequence[Row]) -> Row:
-    """The first row with a pick, else the first."""
     return next((row for row in rows if row.picked), rows[0])
 
 
