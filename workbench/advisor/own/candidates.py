@@ -74,8 +74,8 @@ def as_written(space: Space) -> list[Case]:
 
 def _threads(space: Space, own: int | None) -> list[int]:
     """The numbers of threads to try, that of the code as written first."""
-    is_free = own and (own in space.threads or not space.request.threads)
-    return list(dict.fromkeys([own, *space.threads] if is_free else space.threads))
+    is_free = own in space.threads or not space.request.threads
+    return list(dict.fromkeys([own, *space.threads] if own and is_free else space.threads))
 
 
 def precisions(device: str, space: Space) -> list[str]:
