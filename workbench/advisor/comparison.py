@@ -51,7 +51,7 @@ def as_written(row: Row, code: CodeReport) -> Candidate | None:
     case, facts = first.case, code.facts
     is_eager = (case.backend, case.precision, case.mode) == (TORCH, facts.precision, None)
     has_its_threads = None in (facts.threads, case.threads) or facts.threads == case.threads
-    return first if facts.kind != TORCH or (is_eager and has_its_threads) else None
+    return first if has_its_threads and (facts.kind != TORCH or is_eager) else None
 
 
 def ratio_of(

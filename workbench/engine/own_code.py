@@ -245,7 +245,6 @@ class OwnCode:
         return crossover.conclude(points, "batch", whole=True)
 
     def _save(self, case: Case, facts: CodeFacts) -> SavedCode | None:
-        """Write the model and the script of --save-best."""
         folder = self.question.save_best
         if folder is None:
             return None

@@ -41,9 +41,18 @@ class Examination:
     def run(self, gpus: Sequence[str]) -> tuple[CodeFacts, float]:
         """The facts, and the seconds to load the code; WorkerFailed if it raised, hung or died."""
         began_s = self.context.now()
-        found = self._facts(gpus)
-        load_s = max(0.0, self.context.now() - began_s - _script_s(found))
-        return self._with_imports(_with_threads(found)), load_s
+        found = _with_threads(self._facts(gpus))
+        # Only the first worker has to run a script.
+        times = (each.seconds / each.share for each in found.modules if each.share)
+        script_s = min(times, default=0.0)
+        load_s = max(0.0, self.context.now() - began_s - script_s)
+        # Shares are those of a run in which the script imports torch itself.
+        script_s += max(self.context.pool.import_s.values(), default=0.0)
+        modules = [
+            msgspec.structs.replace(each, share=min(1.0, each.seconds / script_s))
+            for each in found.modules
+        ]
+        return msgspec.structs.replace(found, modules=modules), load_s
 
     def why_failed(self, reason: Reason) -> Reason:
         """The reason of a failed examination, with what took too long and a matching remedy."""
@@ -124,27 +133,10 @@ class Examination:
             context.pool.end(key)
         return found
 
-    def _with_imports(self, facts: CodeFacts) -> CodeFacts:
-        """The facts, with each module's share of a run in which the script imports torch itself."""
-        import_s = max(self.context.pool.import_s.values(), default=0.0)
-        whole = {each.name: each.seconds / each.share for each in facts.modules if each.share}
-        modules = [
-            msgspec.structs.replace(each, share=each.seconds / (whole[each.name] + import_s))
-            if each.name in whole
-            else each
-            for each in facts.modules
-        ]
-        return msgspec.structs.replace(facts, modules=modules)
-
 
 def _with_threads(facts: CodeFacts) -> CodeFacts:
-    """The facts, with the threads that OMP_NUM_THREADS gives torch where the code sets none."""
+    """The facts, with the threads that OMP_NUM_THREADS gives libraries where the code sets none."""
     value = os.environ.get("OMP_NUM_THREADS", "")
-    if facts.kind != TORCH or facts.threads or not value.isdecimal() or value == "0":
+    if facts.kind == COMMAND or facts.threads or not value.isdecimal() or value == "0":
         return facts
     return msgspec.structs.replace(facts, threads=min(int(value), MOST_THREADS))
-
-
-def _script_s(facts: CodeFacts) -> float:
-    """Seconds that a script ran, which only the first worker has to do; 0 for other code."""
-    return min((each.seconds / each.share for each in facts.modules if each.share), default=0.0)

@@ -14,8 +14,6 @@ CHANGED = "its other precisions and modes"
 
 
 class TrainingSearch(OwnSearch):
-    """The candidate source of a training's row."""
-
     def _here(self, case: Case) -> Case:
         """The case at this row's batch, with at most as many loaders as a sample has steps, since a
         sample holds whole rounds of all loaders."""

@@ -115,7 +115,6 @@ def taken(device: str, machine: Machine, why: str, remedy: str = SHARE_GPU) -> R
 
 
 def unpriced(case: Case, objective: str, price_per_hour: float | None) -> Reason | None:
-    """Why the cost of a case cannot be measured."""
     if objective != "cost" or price_per_hour is not None:
         return None
     remedy = f"add --price {case.device_kind}=PER_HOUR"

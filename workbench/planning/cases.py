@@ -156,13 +156,11 @@ def cases_on(
 
 
 def case_of(variant: Variant, workload: Workload, device: str, **fields: Any) -> Case:
-    """A variant of a workload as a case on this device."""
     way = variant.backend, variant.precision, variant.quantization
     return Case(workload.name, device, *way, mode=variant.mode, **fields)
 
 
 def usable_by(name: str, machine: Machine) -> list[str | None]:
-    """The GPUs that the backend called `name` can use."""
     platforms = catalog.backend(name).platforms
     return [gpu.device for gpu in machine.gpus if gpu.simulated or gpu.runs_on in platforms]
 

@@ -47,8 +47,6 @@ class CandidateSource(ABC):
 
 @dataclass
 class RowPlan:
-    """One row of a run: its scenario and its candidates."""
-
     scenario: Scenario
     workload: Workload
     cases: list[Case] = field(default_factory=list)

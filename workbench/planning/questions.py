@@ -47,15 +47,12 @@ def set_by(name: str, default: Any) -> Any:
 
 
 def check_share(option: str, share: float | None) -> None:
-    """Raise ValueError unless `share` is None or a share."""
     if share is not None and not 0 < share <= 1:  # NaN fails this comparison
         raise ValueError(f"{option} must be above 0, and 1 at most")
 
 
 @dataclass(frozen=True)
 class ModelQuestion:
-    """The options of `advise --model`."""
-
     target: str  # the file
     objective: str = set_by("--objective", "latency")
     max_error: float | None = set_by("--max-error", None)
@@ -199,6 +196,9 @@ class OwnQuestion:
             why = "is a pickle, and loading it runs any code that it holds"
             remedy = "save it with torch.export.save as .pt2, or trust it with --allow-pickle"
             raise ValueError(f"--torch: {file} {why}; {remedy}")
+        elif self.train and self.save_best is not None:
+            why = "saves a training only with a builder"
+            raise ValueError(f"--save-best {why}: --torch package.module:build")
 
     def _check_name(self, file: str, suffix: str) -> None:
         """Raise ValueError unless the target is a module and a name in it."""

@@ -113,7 +113,6 @@ class Request:
 
     @property
     def names_compile(self) -> bool:
-        """Whether a --mode asks for torch.compile."""
         return any("compile" in mode.split("+") for mode in self.modes)
 
     def arguments(self, *display: str) -> list[str]:

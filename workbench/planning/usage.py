@@ -23,7 +23,6 @@ def unknown(noun: str, given: str, choices: Iterable[str]) -> UsageError:
 
 
 def check_known(noun: str, given: Iterable[str], known: Collection[str]) -> None:
-    """Refuse the first name that is not a known one."""
     for each in given:
         if each not in known:
             raise unknown(noun, each, known)

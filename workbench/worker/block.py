@@ -115,8 +115,6 @@ def _rounded(seconds: float) -> float:
 
 @dataclass
 class WarmedUp:
-    """The result of a warm-up."""
-
     n: int  # steps
     seconds: float  # time of the whole warm-up
     first_s: float  # time of the first step
@@ -128,8 +126,6 @@ class WarmedUp:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A case that is ready for its blocks."""
-
     task: Task
     warmed: WarmedUp
     latency: bool

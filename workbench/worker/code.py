@@ -35,7 +35,6 @@ def command_words(command: str, values: Mapping[str, object]) -> list[str]:
 
 
 def placeholders(text: str) -> list[str]:
-    """The names of the placeholders in a command, in order."""
     return list(dict.fromkeys(m[2] for m in _PLACEHOLDER.finditer(text) if m[2]))
 
 

@@ -200,7 +200,6 @@ class Worker:
             prepared.task.close()
 
     def _begin_case(self) -> None:
-        """Count a case, and start a new memory peak for it."""
         self._cases += 1
         if self._on_gpu:
             self._library.reset_memory_peak(self.device)

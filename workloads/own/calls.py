@@ -29,6 +29,7 @@ from .tree import Example, tensors, unwrapped, without_parallel
 INSTANCES = 8  # most per class with records of their own; a program may make one for every call
 SHAPES = 5  # most that are listed
 ENOUGH = 10  # calls of a trained module, after which half of the program's time is enough
+AHEAD, AHEAD_BYTES = 64, 1 << 28  # most batches that are kept, and bytes of more than two
 AGAIN_S = 1.0  # a program that swallows TimeUp gets another after this time
 
 
@@ -53,6 +54,7 @@ class Called:
     loss: Any = None  # a FollowedLoss, and the tensors that it took besides the output
     given: Any = None
     joined: Any = None  # a module that makes all calls from which its loss comes
+    steps: set[frozenset[Any]] = field(default_factory=set)  # the modules of each of its losses
     fed: Sequence[Fed] = ()  # the latest batches of DataLoaders before the call of the example
     caller: str = ""  # latest method of a larger module that called it: "Agent.act"
     _circumstances: Counter[str] = field(default_factory=Counter)  # calls, as "in training mode"
@@ -100,7 +102,10 @@ class Called:
         self._latest, self.awaiting = (shapes := _shapes(example)), None
         self.counts[shapes] += 1
         ahead = self.counts[shapes] - self.counts[self._kept]
-        is_other = ahead > 0 or (ahead == 0 and shapes != self._kept and self._is_larger(example))
+        is_other = ahead > 0
+        if ahead == 0 and shapes != self._kept and self.example is not None:
+            # Growing inputs would otherwise be copied in every call.
+            is_other = _values(example) >= 2 * _values(self.example)
         if is_other or (follows and self.awaits_loss):
             self.awaiting = _copied(example), shapes, fed
             if is_other and self.loss is None:
@@ -121,14 +126,10 @@ class Called:
 
     def judge(self, loss: Any, given: Any, call: Any, joined: Any = None) -> None:
         """Keep a loss with its call, as it was `awaiting`, if its inputs were copied."""
+        self.steps.add(frozenset([self.module] if joined is None else joined.inner))
         if call and self.awaits_loss:
             self.loss, self.given, self.joined = loss, given, joined
             self.example, self._kept, self.fed = call
-
-    def _is_larger(self, example: Example) -> bool:
-        """Whether it has at least twice the values of the kept example: growing inputs would
-        otherwise be copied in every call."""
-        return self.example is not None and _values(example) >= 2 * _values(self.example)
 
 
 @dataclass
@@ -233,7 +234,7 @@ class Run:
         """A note if it makes more backward passes than optimizer steps, as gradients add up."""
         if not self.optimizers or self.backwards < 1.2 * self.updates + 1:
             return []
-        each = f"{self.backwards / self.updates:.2g}" if self.updates else f"over {self.backwards}"
+        each = f"{self._updated / self.updates:.2g}" if self.updates else f"over {self.backwards}"
         made = f"the script makes {each} backward passes per optimizer step"
         return [f"{made}; a raced step makes one"]
 
@@ -267,8 +268,12 @@ class Run:
         return getattr(self._thread, "fed", [])
 
     def _note_fed(self, fed: Fed) -> None:
-        """Keep the batch and the one before, since Accelerate reads one in advance."""
-        self._thread.fed = [fed, *self._fed[:1]]
+        """Keep the batch and those before that may have been read in advance: Accelerate reads one,
+        and the Trainer of transformers all of an optimizer step."""
+        size = AHEAD_BYTES
+        with suppress(Exception):  # a batch may hold anything
+            size = sum(tensor.nbytes for tensor in Example((fed.batch,), {}).tensors().values())
+        self._thread.fed = [fed, *self._fed[: max(1, min(AHEAD, AHEAD_BYTES // max(1, size)))]]
 
     def _stop_following(self) -> None:
         if hasattr(self._thread, "tape"):

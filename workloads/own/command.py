@@ -22,6 +22,7 @@ from workbench.worker.serve import LOG
 LARGEST_BYTES = 1 << 24  # for a file that is hashed by its content
 PIPE_BYTES = 1 << 16  # pipe(7)
 STARTS = "name a program, or the interpreter that runs the file"
+FED = "its standard input is empty: feed it with `sh -c '... <FILE'`"
 END_S = 1.0  # for a command to end its containers and remove its files
 
 
@@ -67,7 +68,7 @@ class CommandTask(Task):
             return
         text = ending(text, status, log_tail(self._errors))
         self.restore()
-        raise WorkloadError(text, code="user_code")
+        raise WorkloadError(text, code="user_code", hint=FED if "EOFError" in text else None)
 
     def _finds_line(self, pipe: int) -> bool:
         """Wait for the line; False if the output ends without it.

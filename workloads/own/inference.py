@@ -47,7 +47,9 @@ class ModuleTask(TorchTask):
             subject = subject_of(code)
             self.pristine = subject.example(case.batch)
             if self.widens:
-                self.pristine = self.pristine.mapped(_widened)
+                self.pristine = self.pristine.mapped(
+                    lambda tensor: tensor.float() if tensor.is_floating_point() else tensor
+                )
             self.check_output = subject.part("check")
             self.restore()
         moving = "build" if case.device_kind == "cpu" else "transfer"
@@ -172,12 +174,7 @@ class ExportedTask(ModelTask):
             user_check(subject.part("check"), output, f"check of {self.code.name}")
 
 
-def _widened(tensor: Any) -> Any:
-    return tensor.float() if tensor.is_floating_point() else tensor
-
-
 def reference_of(code: Code, batch: int | None) -> Reference:
-    """The reference at this batch."""
     return reference(code, batch, examine.known(code)["guard"])
 
 

@@ -6,6 +6,8 @@ step on, too, while the loss of a module is not known.
 """
 
 import copy
+import math
+import resource
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,7 +19,10 @@ from workbench.worker.libraries import torch
 
 from .tree import Example, tensors, tensors_of_output
 
-MOST_CALLS = 4  # most calls of a module for one loss, since their graphs stay in memory
+MOST_CALLS = 100  # most calls of a module for one loss
+# Their graphs stay in memory: more calls than these may take so many more bytes.
+FEW_CALLS, MOST_BYTES = 4, 1 << 29
+EARLY = 4  # backward passes that are followed in any case, since steps may alternate
 UNKNOWN = -1  # number of a tensor that could not be followed
 
 
@@ -107,7 +112,7 @@ class Tape:
     """The calls of modules, and those of functions on what comes from their outputs."""
 
     def __init__(self) -> None:
-        self._mode = _mode(self)
+        self._mode, self._passes = _mode(self), 0
         self._clear()
 
     def _clear(self) -> None:
@@ -122,18 +127,20 @@ class Tape:
         self._dependent: set[int] = set()  # outputs of calls that take more than constants
         self._foreign = {UNKNOWN}
         self._steps: list[Step] = []
+        self._held_bytes = held_bytes()
 
     def place(self, called: Any, module: Any, example: Example) -> Step | None:
-        """A call before it can change its inputs; None if neither its loss is wanted nor that of
-        another."""
+        """A call before it can change its inputs; None if no loss is wanted."""
         from torch.utils._pytree import tree_leaves, tree_map_only
 
         earlier = sum(step.function is module for step in self._steps)
-        if earlier == MOST_CALLS:
+        is_large = earlier >= FEW_CALLS and held_bytes() > self._held_bytes + MOST_BYTES
+        if is_large or earlier == MOST_CALLS:
             self._clear()
         elif earlier:
             self._clear_if_judged()
-        if not (called.awaits_loss or self._origins) or not torch.is_grad_enabled():
+        wanted = called.awaits_loss or self._origins or self._passes < EARLY
+        if not (wanted and torch.is_grad_enabled()):
             return None
         place, inputs = cache(self._placed_input), (example.args, example.kwargs)
         placed = tree_map_only(torch.Tensor, place, inputs)
@@ -152,7 +159,6 @@ class Tape:
         return At(number)
 
     def begin(self, called: Any, step: Step | None, output: Any) -> None:
-        """Follow the output of a call."""
         found = tensors_of_output(output)
         if step is not None and any(tensor.requires_grad for tensor in found.values()):
             own = {self._number(x): (called, called.awaiting, path) for path, x in found.items()}
@@ -214,7 +220,8 @@ class Tape:
         if is_new and not any(isinstance(x, weights) for x in found):
             return None, []
         before = [(x, x._version) for x in found]
-        return tree_map_only(torch.Tensor, lambda x: At(self._taken(x)), (args, named)), before
+        placed = tree_map_only(torch.Tensor, lambda x: At(self._taken(x)), (args, named))
+        return tree_map_only(float, _in_bf16, placed), before
 
     def _taken(self, tensor: Any) -> int:
         is_new = id(tensor) not in self._numbers
@@ -251,6 +258,7 @@ class Tape:
     def judge(self, loss: Any) -> None:
         """Hand the loss to the module from whose call it comes, if all could be followed; to those
         of several calls, with a module that makes all of them."""
+        self._passes += 1
         number = self._numbers.get(id(loss), UNKNOWN)
         needed, steps = self._needed_for(number, through=False)
         origins = {n: origin for n, origin in self._origins.items() if n in needed}
@@ -291,6 +299,18 @@ class Tape:
                 if not step.has_gradients and any(self._alive[n].requires_grad for n in step.makes):
                     self._foreign.update(step.makes)  # it was inside an autograd.Function
         return needed, steps
+
+
+def _in_bf16(number: float) -> float:
+    """A limit of FP32, as that of clamped logits, as one of BF16: autocast raises for others."""
+    most = torch.finfo(torch.bfloat16).max
+    return math.copysign(most, number) if most < abs(number) < math.inf else number
+
+
+def held_bytes() -> int:
+    """The most bytes that this process has had in memory, and those of its tensors on the GPU."""
+    on_gpu = torch.cuda.memory_allocated() if torch.cuda.is_initialized() else 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 + int(on_gpu)
 
 
 def _constant(tensor: Any) -> Any:

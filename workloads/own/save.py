@@ -216,7 +216,7 @@ class _Script:
     def _module(self, subject: Subject) -> list[str]:
         """Write the module or its weights; returns the parts that load it as `model`."""
         code, device, archive = self.code, self.case.computes_on, self.folder / ARCHIVE
-        builds, why = ":" in code.target and "::" not in code.target, f"{code.name} is trained"
+        builds = ":" in code.target and "::" not in code.target
         if not code.train:
             try:
                 needed = export.archive(subject, self.case.batch, archive)
@@ -228,9 +228,9 @@ class _Script:
                 return [*imports, ARCHIVED, moved, GRAPH]
             except WorkloadError as error:
                 archive.unlink(missing_ok=True)
-                why = str(error)
-        if not builds:
-            raise WorkloadError(f"only a module that a function builds can be saved: {why}")
+                if not builds:
+                    text = "only a module that a function builds can be saved"
+                    raise WorkloadError(f"{text}: {error}") from error
         _write(subject.module.state_dict(), self.folder / WEIGHTS)
         built = BUILT.format(weights=f'torch.load(HERE / "{WEIGHTS}")', device=device)
         copied = [*map(inspect.getsource, COPIED_TO_TRAIN), TRAINED] if code.train else []

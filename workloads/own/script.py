@@ -52,6 +52,7 @@ COMPILED = "that torch.compile compiles"
 ERROR = re.compile(r"error(:|$)", re.IGNORECASE)
 FRAME = " \t─│╭╮╰╯"  # Rich draws it around messages
 MOST_WORDS = 12  # last lines that may hold an error
+UNTRAINED = 0.1  # times the time of what is trained, from which other calls have a note
 LARGER = 2.0  # times the time of the chosen module, from which a slower one has a note
 
 
@@ -104,20 +105,34 @@ def _others(chosen: Called, ran: Run, code: Code) -> list[str]:
     """Notes about what the script does besides calls and steps of the chosen module."""
     file, _, name = code.target.partition("::")
     found = ran.passes if code.train else []
-    names, others = chosen.name, [each for each in ran.modules if each is not chosen]
+    inner = frozenset([chosen.module] if chosen.joined is None else chosen.joined.inner)
+    own = [each for each in ran.modules if each.module in inner]
+    names = listed([each.name for each in own])
     if chosen.joined is not None:
-        inner, count = {*chosen.joined.inner}, chosen.joined.calls
-        names = listed([each.name for each in ran.modules if each.module in inner])
-        found.append(f"a loss comes from {count} calls of {names}; a raced step makes them")
-        others = [each for each in others if each.joined is not chosen.joined]
-    if apart := [each.name for each in others if each.loss is not None]:
-        found.append(f"the script trains {listed(apart, 2)} in other steps, which do not race")
+        calls = chosen.joined.calls
+        found.append(f"a loss comes from {calls} calls of {names}; a raced step makes them")
+    steps = {step for each in ran.modules for step in each.steps} - {inner}
+    apart = {module for step in steps for module in step - inner or step}
+    weights = {id(weight) for weight in chosen.raced.parameters()}
+    for each in filter(lambda called: code.train and called.has_gradients, ran.modules):
+        if any(x.requires_grad and id(x) not in weights for x in each.module.parameters()):
+            apart.add(each.module)
+    if trained := [each.name for each in ran.modules if each.module in apart]:
+        found.append(f"the script trains {listed(trained, 2)} in other steps, which do not race")
     held = [weights for _, weights in ran.optimizers_of(chosen)]
     if code.train and any(weights - held[0] for weights in held):
         latest = "in a raced step the latest updates all of it"
         found.append(f"several optimizers each update a part of {names}; {latest}")
     weighty = [each for each in ran.modules if each.module.state_dict()]
-    most = max(weighty, key=lambda each: each.seconds, default=chosen)
+    least = ran.updates / max(1, len(ran.optimizers))  # calls of what each step calls
+    frozen = [x for x in weighty if code.train and not ran.trains(x) and x.calls >= least]
+    more = sum(each.seconds for each in frozen) / max(sum(each.seconds for each in own), 1e-9)
+    if more >= UNTRAINED:
+        calls = f"calls of {listed([each.name for each in frozen], 2)} without gradients"
+        longer = f"{more:.2g}x as long as those of {names}"
+        found.append(f"{calls} take {longer}; a raced step leaves them out")
+    others = [each for each in weighty if not any(each is x for x in frozen)]
+    most = max(others, key=lambda each: each.seconds, default=chosen)
     if not name and most.seconds > LARGER * chosen.seconds > 0:
         ratio = most.seconds / chosen.seconds
         longer = f"{most.name} takes {ratio:.2g}x as long in the script as {chosen.name}"
@@ -174,7 +189,7 @@ def run(code: Code) -> Run:
         where = f" outside functions {COMPILED}, where none is seen" if ran.hides_calls else ""
         if ran.cut:
             text = f"{name} called no torch module within {code.seconds:.3g} s{where}"
-            raise unusable(text, LONGER)
+            raise unusable(text, f"{LONGER}; for a server, name a function that builds its module")
         hint = "name a function (--torch or --function), or race the whole script (--command)"
         raise unusable(f"{name} called no torch module{where or ' in its own process'}", hint)
     if ran.hides_calls:
@@ -374,9 +389,10 @@ def _failure(script: Path, argv: list[str], folder: str) -> WorkloadError | None
         return _failed(f"exited with {shown(str(end.code), 200)}{words}", hint)
     except ModuleNotFoundError as error:
         log_error()
-        hint = _place_of(error.name, folder)
         text = f"raised {in_one_line(error)}"
-        return WorkloadError(text, code="missing_package", hint=hint)
+        if error.name is None:  # as transformers says that an import failed in any way
+            return _failed(text)
+        return WorkloadError(text, code="missing_package", hint=_place_of(error.name, folder))
     except TimeUp:
         raise
     except WorkloadError as refused:
@@ -393,7 +409,7 @@ def _failure(script: Path, argv: list[str], folder: str) -> WorkloadError | None
     return None
 
 
-def _place_of(name: str | None, folder: str) -> str:
+def _place_of(name: str, folder: str) -> str:
     """The remedy for a module that is missing: it may be where `python -m` would find it."""
     files = f"{name}.py", f"{name}/*.py", f"{name}/*/*.py"
     for place in (".", "src"):

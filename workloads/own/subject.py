@@ -93,7 +93,6 @@ class Subject:
 
     @property
     def takes_batch(self) -> bool:
-        """Whether `inputs(batch)` makes any batch."""
         return self._size is not None
 
     @cached_property
@@ -162,17 +161,15 @@ class Subject:
         has_target = takes(*made.args[:-1]) and not takes(*made.args)
         return Example(made.args[:-1], made.kwargs) if has_target else made
 
-    def _follows(self, batch: int) -> bool:
-        """Whether an axis of the inputs follows the batch, and not only has its size by chance."""
-        return all(self._drawn(self.code.seed, n).shows(n) for n in (batch, batch + 1))
-
     def _made(self, batch: int | None) -> Example:
         given = self._given
         if given is not None and batch in (None, given.batch):
             return given
         if self.takes_batch:
             made = self._drawn(self.code.seed, batch or self.default_batch)
-            if batch is not None and made.batch not in (None, batch) and not self._follows(batch):
+            # Another axis may follow the batch, and not only have its size by chance.
+            sizes = () if batch is None or made.batch in (None, batch) else (batch, batch + 1)
+            if not all(self._drawn(self.code.seed, size).shows(size) for size in sizes):
                 text = f"inputs({batch}) of {self.name} makes a batch of {made.batch}"
                 raise unusable(text, "let the first axis of every input be the batch")
             return made
@@ -186,7 +183,6 @@ class Subject:
         return given.resized(batch)
 
     def copy(self) -> Any:
-        """A fresh module with the same weights."""
         try:
             return copied(self.module)
         except Exception as error:  # a module that holds what cannot be copied, such as a lock

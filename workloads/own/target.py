@@ -38,12 +38,13 @@ _OTHERS = (
     site.getusersitepackages(),
 )
 _PACKAGES = {"site-packages", "dist-packages"}  # also those outside a virtual environment
-REMEDIES = (  # by a part of torch's message in a training step
+REMEDIES = (  # by a part of the message
     (
         "backward through the graph a second time",
         "it keeps a state between steps: let its forward detach() or renew that",
     ),
     ("is not attached to a `Trainer`", "put lines that need one under `if self._trainer:`"),
+    ("EOFError: EOF when reading", "its standard input is empty: let it take arguments"),
     ("does not support sparse gradients", "define an optimizer that does, such as SGD or Adagrad"),
 )
 GUARD = "put what only a script does under `if __name__ == '__main__':`"
@@ -238,7 +239,6 @@ def unusable(message: str, hint: str | None = None) -> WorkloadError:
 
 
 def seed_loaded(seed: int) -> None:
-    """Seed the generators of the libraries that are loaded."""
     random.seed(seed)
     if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed(seed % 2**32)

@@ -326,7 +326,6 @@ def training_mode(module: Any) -> Any:
 
 
 def put(weights: Sequence[Any], values: Sequence[Any]) -> None:
-    """Overwrite weights in place."""
     with torch.no_grad():
         for weight, value in zip(weights, values, strict=True):
             weight.copy_(value)

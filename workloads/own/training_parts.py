@@ -194,7 +194,6 @@ class TrainingParts:
         return f"output, {target}" if self.judges_batch else "output"
 
     def _target(self, batch: Any) -> Any:
-        """The last entry of a batch."""
         given = as_given(batch)
         if isinstance(given, (list, tuple)):
             return given[-1]

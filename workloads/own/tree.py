@@ -321,8 +321,6 @@ def binds(function: Any, /, *args: Any, **named: Any) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-    """The arguments of one call."""
-
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 

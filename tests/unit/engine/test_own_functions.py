@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 import pytest
 from simulated_own import FACTS, SimulatedOwn, raced
 
+from workbench.advisor.comparison import as_written
 from workbench.contract import Case
 from workbench.planning.questions import OwnQuestion
 from workbench.planning.usage import UsageError
@@ -54,6 +55,16 @@ def test_threads_are_all_half_and_one_or_those_asked_for(threads, raced_with) ->
     events = raced(Sized, own=OwnQuestion("function", "m:work"), threads=threads)
     planned = next(each for each in events if isinstance(each, ev.RacePlanned))
     assert [case.threads for case in planned.cases] == raced_with
+
+
+def test_a_function_runs_as_written_on_the_threads_of_the_users_shell(monkeypatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    report = Report.of(raced(Sized, own=OwnQuestion("function", "m:work")))
+    row = report.rows["own"]
+    assert [each.case.threads for each in row.candidates] == [1, 2]
+    assert as_written(row, report.code) is row.candidates[0]
+    report = Report.of(raced(Sized, own=OwnQuestion("function", "m:work"), threads=(2,)))
+    assert as_written(report.rows["own"], report.code) is None
 
 
 class Growing(Sized):

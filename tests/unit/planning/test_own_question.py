@@ -205,6 +205,10 @@ WRONG = [
     (OwnQuestion("torch", "."), "not '.'"),
     (OwnQuestion("torch", "model.pt2::Net"), "not 'model.pt2::Net'"),
     (OwnQuestion("torch", "model.pt"), "or trust it with --allow-pickle"),
+    (
+        OwnQuestion("torch", "script.py::Net", train=True, save_best="best"),
+        "--save-best saves a training only with a builder: --torch package.module:build",
+    ),
     (OwnQuestion("torch", "a:b", arguments=("x",)), "what follows -- belongs to a script"),
     (OwnQuestion("torch", "model.pt2", arguments=("x",)), "what follows -- belongs to a script"),
     (OwnQuestion("torch", "a:b", objective="energy"), "--objective latency or throughput"),

@@ -67,11 +67,15 @@ class Space:
 def as_written(space: Space) -> list[Case]:
     """Eager with each number of threads, the code's own or torch's first, then on each GPU."""
     own, chosen = space.facts.precision, space.facts.threads or one_thread_per_core(space.cpu)
-    is_free = chosen and (chosen in space.threads or not space.request.threads)
-    counts = dict.fromkeys([chosen, *space.threads] if is_free else space.threads)
-    found = [way("cpu", own, threads=n) for n in counts if space.on_cpu]
+    found = [way("cpu", own, threads=n) for n in _threads(space, chosen) if space.on_cpu]
     found += [way(gpu, own) for gpu in space.gpus]
     return list(filter(space.request.admits, found))
+
+
+def _threads(space: Space, own: int | None) -> list[int]:
+    """The numbers of threads to try, that of the code as written first."""
+    is_free = own in space.threads or not space.request.threads
+    return list(dict.fromkeys([own, *space.threads] if own and is_free else space.threads))
 
 
 def precisions(device: str, space: Space) -> list[str]:
@@ -138,7 +142,8 @@ def function_cases(space: Space, scenario: Scenario) -> list[Case]:
     """
     params, batch = scenario.params, scenario.batch
     plain = Case(OWN, "cpu", "python", "", batch=batch, params=params)
-    found = [replace(plain, threads=count) for count in space.threads if space.on_cpu]
+    counts = _threads(space, space.facts.threads)
+    found = [replace(plain, threads=count) for count in counts if space.on_cpu]
     takes, needs = space.facts.takes_device, space.facts.needs_gpu is not None
     gpus = [gpu for gpu in space.gpus if takes or (needs and is_first(gpu))]
     return found + [replace(plain, device=gpu) for gpu in gpus]

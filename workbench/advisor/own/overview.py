@@ -24,7 +24,6 @@ MOST_LISTED = 2  # graph breaks, or candidates that had no turn
 
 
 def first_answered(rows: Sequence[Row]) -> Row:
-    """The first row with a pick, else the first."""
     return next((row for row in rows if row.picked), rows[0])
 
 
@@ -217,14 +216,6 @@ def script_gain(report: Report, row: Row, pick: Candidate, *, trains: bool = Fal
         return f"{taken}, but the script calls it in another way than this race does."
     if module.sizes > 1:
         return f"{taken}, in calls with {module.sizes} input sizes, of which one was raced."
-    return share_sentence(module.name, module.share, gained.factor)
-
-
-def share_sentence(name: str, share: float, gain: float) -> str:
-    """The effect on a script of a gain in a module that takes a `share` (0 to 1) of its time.
-
-    Source: Amdahl, AFIPS Spring Joint Computer Conference 1967, pp. 483-485.
-    """
-    script = units.lead(1 / (1 - share + share / gain))
-    taken = f"{name} takes {units.percent(share)} of the script's time"
-    return f"{taken}: {units.lead(gain)} faster there makes the script {script} faster."
+    # Amdahl, AFIPS Spring Joint Computer Conference 1967, pp. 483-485.
+    script = units.lead(1 / (1 - module.share + module.share / gained.factor))
+    return f"{taken}: {units.lead(gained.factor)} faster there makes the script {script} faster."

@@ -66,6 +66,11 @@ def test_a_failing_command_is_named_with_its_last_error(task_of, capfd) -> None:
     assert "first" in logged
 
 
+def test_a_command_that_asks_has_its_remedy(task_of) -> None:
+    with fails_with("user_code", "EOFError", hint="its standard input is empty: feed it with"):
+        task_of("-c 'input()'").step()
+
+
 @pytest.fixture
 def log(tmp_path, monkeypatch):
     with (tmp_path / "log").open("w+b") as log:

@@ -94,19 +94,21 @@ def test_loader_processes_know_the_classes_of_a_script(
     assert loader.multiprocessing_context.get_start_method() == "fork"
 
 
-def read_ahead(loader: Any) -> Any:
-    """The batches of a loader, each after the next one was read, as by Accelerate."""
-    batches = iter(loader)
-    batch = next(batches)
-    for following in batches:
-        yield batch
-        batch = following
-    yield batch
+def read_ahead(loader: Any, count: int) -> Any:
+    waiting = []
+    for batch in loader:
+        waiting.append(batch)
+        if len(waiting) > count:
+            yield waiting.pop(0)
+    yield from waiting
 
 
-def test_a_batch_that_is_read_in_advance_does_not_hide_the_one_before(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_batch_that_is_read_in_advance_does_not_hide_an_earlier_one(
+    count: int, tmp_path: Path
+) -> None:
     loader = DataLoader(Numbers(), 2)
-    one = handed(tmp_path, nn.Linear(3, 2), read_ahead(loader), by_position)
+    one = handed(tmp_path, nn.Linear(3, 2), read_ahead(loader, count), by_position)
     assert training.examine(one.code, one)["data"] == "dataset"
 
 

@@ -134,6 +134,11 @@ def test_a_function_that_asks_for_a_gpu_on_the_cpu_is_to_take_a_device(code) -> 
     assert "a parameter `device`" in function.TAKE_IT
 
 
+def test_a_function_that_reads_standard_input_is_to_take_arguments(code) -> None:
+    with fails_with("user_code", "asks: EOFError", hint="standard input is empty: let it take arg"):
+        _facts(code("works:asks"))
+
+
 @pytest.mark.parametrize(
     ("name", "kind"), [("needs_package", ModuleNotFoundError), ("loses_the_gpu", RuntimeError)]
 )

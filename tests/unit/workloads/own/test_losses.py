@@ -1,5 +1,6 @@
 """The loss of a script, followed from the output of its module to `backward()`."""
 
+import itertools
 import pickle
 from dataclasses import replace
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ from torch import nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
-from workloads.own import handing_over, script
+from workloads.own import handing_over, losses, script
 from workloads.own.calls import Called, Run
 from workloads.own.losses import FollowedLoss
 from workloads.own.training import gradients
@@ -186,6 +187,13 @@ def recurrent(net: Any) -> Any:
     return net(net(torch.randn(4, 5))[0][:, :5])[0].mean()
 
 
+def unrolled(net: Any) -> Any:
+    hidden = torch.zeros(4, 5)
+    for _ in range(12):
+        hidden = net(hidden + 1)[0][:, :5].tanh()
+    return hidden.mean()
+
+
 def by_two(net: Any) -> Any:
     inputs = torch.randn(4, 5)
     return net(inputs)[0].mean() + nn.Bilinear(5, 5, 1)(inputs, input2=inputs).mean()
@@ -207,6 +215,7 @@ def scaled(net: Any) -> Any:
         (triplet, 3),
         (regularised, 1),
         (recurrent, 2),
+        (unrolled, 12),
         (scaled, 1),
         (by_two, 2),
         (by_another, 2),
@@ -257,7 +266,7 @@ def test_what_a_call_puts_into_its_inputs_is_not_what_it_depends_on() -> None:
 
 
 def repeated(net: Any, inputs: Any) -> Any:
-    return sum(net(inputs + number).mean() for number in range(5))
+    return sum(net(inputs + number).mean() for number in range(losses.MOST_CALLS + 1))
 
 
 def hidden(net: Any, inputs: Any) -> Any:
@@ -291,6 +300,27 @@ def test_a_loss_that_cannot_be_followed_is_refused_with_the_reason(
         script.opened(code)
 
 
+def test_the_graphs_of_many_calls_may_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = itertools.count(step=2 * losses.MOST_BYTES)
+    monkeypatch.setattr(losses, "held_bytes", lambda: next(taken))
+    for calls, is_followed in ((losses.FEW_CALLS, True), (losses.FEW_CALLS + 1, False)):
+        ran, net = Run(follows=True), nn.Linear(5, 6)
+        with ran.watched(60.0):
+            sum(net(torch.randn(4, 5)).mean() for _ in range(calls)).backward()
+        assert (ran.modules[0].loss is not None) == is_followed
+
+
+def test_a_categorical_loss_computes_in_bf16_as_well() -> None:
+    def loss(logits: Any) -> Any:
+        return -torch.distributions.Categorical(logits=logits).entropy().mean()
+
+    net = nn.Linear(5, 6)
+    called, value = trained(net, loss)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = called.loss(net(*called.example.args), called.given)
+    assert found.item() == pytest.approx(value, rel=0.05)
+
+
 class Counting(TorchFunctionMode):
     """A mode of the script's own."""
 
@@ -304,7 +334,8 @@ def test_modes_of_the_script_are_those_that_it_entered() -> None:
     ran, net, own = Run(follows=True), nn.Linear(5, 6), Counting()
     with ran.watched(60.0):
         with torch.device("cpu"), own:
-            net(torch.ones(4, 5)).sum().backward()
+            for _ in range(losses.EARLY):
+                net(torch.ones(4, 5)).sum().backward()
             assert _get_current_function_mode_stack()[-1] is own
         net(torch.ones(2, 5))
         assert not _get_current_function_mode_stack()

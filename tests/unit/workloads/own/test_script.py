@@ -54,6 +54,7 @@ REQUESTS: dict[str, tuple[str, list[str], float, list[str]]] = {
     "compiles": ("scripts/compiles.py", [], 0.2, []),
     "replaced": ("scripts/lacks.py", ["exec"], 60.0, []),
     "slow_start": ("scripts/lacks.py", ["sleep"], 0.2, []),
+    "unnamed": ("scripts/lacks.py", ["unnamed"], 60.0, []),
 }
 
 
@@ -190,8 +191,15 @@ def test_what_was_seen_before_the_end_counts(outcomes: Outcomes) -> None:
             "lacks",
             "missing_package",
             "scripts/lacks.py raised ModuleNotFoundError: No module named 'not_there'"
-            " (lacks.py:23) before it called a module",
+            " (lacks.py:25) before it called a module",
             "--python names the environment that has it",
+        ),
+        (
+            "unnamed",
+            "user_code",
+            "scripts/lacks.py raised ModuleNotFoundError: Could not import module 'Net'"
+            " (lacks.py:23) before it called a module",
+            None,
         ),
         (
             "on_cuda",
@@ -259,7 +267,8 @@ def test_what_was_seen_before_the_end_counts(outcomes: Outcomes) -> None:
             "slow_start",
             "bad_input",
             "scripts/lacks.py called no torch module within 0.2 s",
-            "raise --budget: a script gets a third of it",
+            "raise --budget: a script gets a third of it;"
+            " for a server, name a function that builds its module",
         ),
     ],
 )

@@ -60,7 +60,12 @@ def test_a_slower_module_than_the_trained_one_is_named() -> None:
     assert script.choose(ran) is student
     note = "Teacher takes 10x as long in the script as Student; train.py::Teacher races it"
     assert script._others(student, ran, code) == [note]
-    assert script._others(student, ran, replace(code, train=True)) == [f"{note} without --train"]
+    left_out = "calls of Teacher without gradients take 10x as long as those of Student"
+    found = script._others(student, ran, replace(code, train=True))
+    assert found == [f"{left_out}; a raced step leaves them out"]
+    teacher.has_gradients = True
+    *_, last = script._others(student, ran, replace(code, train=True))
+    assert last == f"{note} without --train"
     assert script._others(student, ran, replace(code, target="train.py::Student")) == []
     student.seconds = 3.0
     assert script._others(student, ran, code) == []

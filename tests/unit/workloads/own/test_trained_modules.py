@@ -2,6 +2,7 @@
 
 import pickle
 from dataclasses import replace
+from pathlib import Path
 from threading import Lock
 from types import MethodType
 from typing import Any
@@ -179,9 +180,37 @@ def test_two_that_train_against_each_other_have_a_step_each(
     code = replace(code_in(tmp_path), target="gan.py::Sequential")
     joins, *apart, several = script._others(chosen, ran, code)
     assert "2 calls of Sequential and Linear" in joins
-    others = ["the script trains Linear in other steps, which do not race"]
-    assert apart == (others if judges_first else [])
+    assert apart == ["the script trains Linear in other steps, which do not race"]
     assert several.startswith("several optimizers each update a part of Sequential and Linear")
+
+
+def test_what_is_trained_by_a_loss_that_cannot_be_followed_is_named(tmp_path: Path) -> None:
+    ran, actor, critic = Run(follows=True), nn.Sequential(nn.Linear(2, 5)), nn.Linear(5, 1)
+    with ran.watched(60.0):
+        critic(torch.ones(4, 5)).mean().backward()
+        sum(actor(torch.ones(4, 2)).mean() for _ in range(MOST_CALLS + 1)).backward()
+    chosen, code = script.choose(ran), replace(code_in(tmp_path), target="sac.py::Linear")
+    assert chosen.module is critic
+    note = "the script trains Sequential in other steps, which do not race"
+    assert script._others(chosen, ran, code) == [note]
+
+
+def test_the_calls_of_a_teacher_are_named_with_their_time(tmp_path: Any) -> None:
+    ran, teacher, net = Run(follows=True), nn.Sequential(nn.Linear(5, 2)), nn.Linear(5, 2)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with ran.watched(60.0):
+        for _ in range(3):
+            with torch.no_grad():
+                target = teacher(torch.ones(4, 5))
+            functional.mse_loss(net(torch.ones(4, 5)), target).backward()
+            optimizer.step()
+    chosen, code = script.choose(ran), replace(code_in(tmp_path), target="distil.py::Linear")
+    assert chosen.module is net
+    ran.modules[0].seconds, chosen.seconds = 3.0, 2.0
+    taken = "calls of Sequential without gradients take 1.5x as long as those of Linear"
+    assert script._others(chosen, ran, code) == [f"{taken}; a raced step leaves them out"]
+    ran.modules[0].calls = 1  # not in each step
+    assert script._others(chosen, ran, code) == []
 
 
 def test_the_autocast_of_accelerate_is_taken_off_and_noted(tmp_path: Any) -> None:
@@ -203,7 +232,7 @@ def test_the_autocast_of_accelerate_is_taken_off_and_noted(tmp_path: Any) -> Non
 
 @pytest.mark.parametrize(
     ("every", "stop", "noted"),
-    [(4, 8, ["4 backward"]), (1, 8, []), (8, 7, ["over 7 backward"])],
+    [(4, 8, ["4 backward"]), (4, 11, ["4 backward"]), (1, 8, []), (8, 7, ["over 7 backward"])],
 )
 def test_accumulated_gradients_are_noted(every: int, stop: int, noted: list[str]) -> None:
     ran, net = Run(), nn.Linear(5, 1)
