@@ -14,6 +14,7 @@ from verdicts import (
     LOW,
     NOISY,
     clocked,
+    other,
     reproduced_by,
     skipped,
     verdict,
@@ -22,6 +23,7 @@ from verdicts import (
 
 from workbench.planning.scenario import Limits, Size
 from workbench.records import events as ev
+from workbench.records.document import Clocks
 from workbench.records.reason import NO_TIME, Reason
 
 
@@ -85,6 +87,18 @@ def test_fewer_bytes_are_advised_only_where_they_were_not_tried() -> None:
 def test_a_larger_batch_is_advised_only_where_launches_limit(issue_s: float | None) -> None:
     blocks = {CPU: steady(2e-3), BATCHED: steady(1e-3)}
     assert verdict(blocks, clocked(issue_s)).next_best == ""
+
+
+@pytest.mark.parametrize(
+    ("batch", "advice"), [(500_000, "--batch 500000..1000000"), (1_000_000, "")]
+)
+def test_no_batch_beyond_the_largest_is_advised(batch: int, advice: str) -> None:
+    large = replace(BATCHED, batch=batch)
+    launches = other(ev.BlockMeasured, large, clocks=Clocks("device", 1e-3, 1e-3, 0.9e-3))
+    found = verdict({CPU: steady(2e-3), large: steady(1e-3)}, launches)
+    assert "Launches limit" in " ".join(found.reasons)
+    assert advice in found.next_best
+    assert ("--batch" in found.next_best) is bool(advice)
 
 
 @pytest.mark.parametrize("workload", ["own", "model"])
