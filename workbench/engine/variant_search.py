@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..advisor.limits import eligible, error_limit, exceeds_error_limit
-from ..advisor.model.candidates import Proposal, SearchSpace, convolves, neighbours, rivals
+from ..advisor.model.candidates import ModelSpace, Proposal, convolves, neighbours, rivals
 from ..advisor.refinements import SETTLED_ROUNDS
 from ..contract import Case
 from ..planning.plan import CandidateSource
@@ -50,7 +50,7 @@ class VariantSearch:
     """Turns proposals into cases: those that wait, a mix, and neighbours of the leader."""
 
     waiting: list[Proposal]
-    space: SearchSpace
+    space: ModelSpace
     variants: ModelVariants
     scenario: Scenario
     case_of: Callable[[Proposal, Scenario], Case] = case_of
