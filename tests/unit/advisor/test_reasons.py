@@ -140,6 +140,8 @@ def test_the_usual_advice_is_contradicted_only_beyond_the_tolerance() -> None:
     assert "cannot confirm or refute" in near.reasons[0]
     clear = verdict({CPU: steady(1.0), GPU: steady(1.06)})
     assert "contradicts" in clear.reasons[0]
+    among_others = verdict({CPU: steady(1.0), CPU_B: steady(1.0), GPU: steady(2.0)})
+    assert re.search(r"than the GPU \([^)]+\)\. This contradicts", among_others.reasons[0])
 
 
 def test_a_pick_says_by_how_much_it_leads_the_next_of_its_device() -> None:
