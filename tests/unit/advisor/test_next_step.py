@@ -6,7 +6,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 from builders import CROSSOVER, case, scenario, steady
-from verdict_gallery import BOTH, GALLERY, STREAMING
+from verdict_gallery import BOTH, STREAMING
 from verdicts import (
     BATCHED,
     CPU,
@@ -27,38 +27,10 @@ from workbench.records.document import Clocks
 from workbench.records.reason import NO_TIME, Reason
 
 
-@pytest.mark.parametrize(
-    ("name", "advice"),
-    [
-        ("cut short before the first turn", "finish: `workbench advise row`"),
-        ("all died", "Look at its log."),
-        ("no time at all", "`workbench advise row --budget 120`"),
-        ("noise", "`workbench advise row --budget 120`"),
-        ("no memory on the GPU", "Take a smaller size."),
-        ("the GPU wins, busy", "quiet machine: `workbench advise row`"),
-        ("the GPU too inaccurate", "If an error of 50.0% is acceptable"),
-        ("one too inaccurate and one dead", "cpu torch bf16 t8 is about 2.00x faster"),
-        ("a more accurate candidate", "accurate to 1e-6 and takes 2.00x the time"),
-        ("an unclear GPU", "Update the driver."),
-        ("loading limits", "Make loading cheaper"),
-        ("launches limit", "`workbench run work --set of=a --batch 8..256 --device gpu`"),
-        ("noise on a busy machine", "quiet machine and with a larger budget"),
-        ("memory limits both", "such as bf16 or int8"),
-    ],
-)
-def test_the_next_step_follows_from_what_came_out(name: str, advice: str) -> None:
-    assert advice in GALLERY[name]().next_best
-
-
 def test_more_time_may_settle_what_is_open_although_either_device_will_do() -> None:
     found = verdict({CPU: [[1.055] * 3, [0.965] * 3] * 4, GPU: [[1.0] * 3] * 8})
     assert (found.choice, found.confidence, found.warnings) == ("either", "open", [])
     assert found.next_best == "Raise the budget: `workbench advise row --budget 120`."
-
-
-@pytest.mark.parametrize("name", ["no GPU", "the GPU wins", "a size looked for"])
-def test_a_clear_answer_needs_no_next_step(name: str) -> None:
-    assert GALLERY[name]().next_best == ""
 
 
 @pytest.mark.parametrize(("most", "is_advised"), [(80, True), (50, False)])
