@@ -150,7 +150,7 @@ class ModelLab:
         facts = report.model.facts
         if self.question.save_best is not None:  # before time runs out
             saved = self.variants.save(pick.case, Path(self.question.save_best))
-        given = original(row, facts, pick.case.device_kind)
+        given = original(row.candidates, facts, pick.case.device_kind)
         explained = _to_explain(row, pick, given) if given else []  # a filter may leave it out
         profiling = Profiling(self.plan, self.context)
         for candidate in takewhile(profiling.has_time_for, explained):

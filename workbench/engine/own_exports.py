@@ -261,7 +261,6 @@ class Exports:
 
     @property
     def admits_int8(self) -> bool:
-        """Whether the request admits INT8 forms."""
         request = self.space.request
         is_plain = not request.modes or "plain" in request.modes
         return is_plain and (not request.precisions or "int8" in request.precisions)

@@ -156,7 +156,6 @@ def cases_on(
 
 
 def case_of(variant: Variant, workload: Workload, device: str, **fields: Any) -> Case:
-    """A variant of a workload as a case on this device."""
     way = variant.backend, variant.precision, variant.quantization
     return Case(workload.name, device, *way, mode=variant.mode, **fields)
 

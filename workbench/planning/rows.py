@@ -97,7 +97,6 @@ def _plain_row(name: str, request: Request) -> RowPlan:
 def _table(
     request: Request, scenarios: Mapping[str, Scenario], own: Collection[str]
 ) -> list[RowPlan]:
-    """The rows of `advise`."""
     rows = list(map(_row, chosen(request, scenarios, own)))
     _check_rows(rows, request)
     spread = [_spread(row, request) for row in rows]

@@ -87,7 +87,6 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def measures_tails(self) -> bool:
-        """Whether it compares 99th percentiles."""
         return self.objective == "latency_p99"
 
     def modes_on(self, device_kind: str) -> tuple[str | None, ...]:

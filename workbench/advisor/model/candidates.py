@@ -160,7 +160,6 @@ def _other_ways(leader: Proposal, space: ModelSpace) -> Iterator[Proposal]:
 
 
 def _precision(proposal: Proposal, space: ModelSpace) -> str:
-    """The precision in which a proposal computes."""
     if proposal.mode == "tf32":
         return proposal.mode
     return space.facts.precision if proposal.recipe == ORIGINAL else proposal.recipe.precision

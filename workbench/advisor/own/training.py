@@ -96,7 +96,6 @@ def _with_modes(leader: Case, space: CodeSpace) -> Iterator[Case]:
 
 
 def _impossible(device: str, facts: CodeFacts) -> set[str]:
-    """The modes that are impossible on a device."""
     return {each.removesuffix(f" on {device}") for each in facts.impossible}
 
 
