@@ -13,7 +13,7 @@ from ..planning import admission
 from ..planning.plan import RowPlan
 from ..planning.usage import UsageError
 from ..pool.answers import Attempt
-from ..pool.pool import WorkerFailed
+from ..pool.pool import KILLED_HINT, WorkerFailed
 from ..pool.worker_process import WorkerKey
 from ..records import events as ev
 from ..records.document import BatchAttempt, LargestBatch
@@ -133,8 +133,7 @@ def _try(case: Case, key: WorkerKey, until_s: float, context: RunContext) -> Bat
 
 def _is_memory(reason: Reason) -> bool:
     """Whether memory ran out: the library refused, or the kernel killed the worker."""
-    killed = reason.code == "worker_died" and "SIGKILL" in reason.message
-    return killed or reason.code == "no_memory"
+    return reason.code == "no_memory" or reason.hint == KILLED_HINT
 
 
 def _next(fits: int, fails: int) -> int | None:
