@@ -27,7 +27,7 @@ import torch
 
 from benchmarks.own_corpus import CORPUS, HELD_OUT
 from benchmarks.shared import ROOT, Kept, Row, block_s, table
-from workbench.advisor.model.candidates import SearchSpace, first
+from workbench.advisor.model.candidates import ModelSpace, first
 from workbench.contract import Case
 from workbench.machine import detect
 from workbench.machine.host.disturbance import DisturbanceMonitor
@@ -143,7 +143,7 @@ class Plain:
         products = self.lab.prepare(self.model, self.folder)["products"]
         facts = msgspec.convert(facts, ModelFacts)
         self.parts = parts.read(Path(self.folder), [port.name for port in facts.outputs])
-        space = SearchSpace(facts, products, self.cpu, self.threads, thorough=True)
+        space = ModelSpace(facts, products, self.cpu, self.threads, thorough=True)
         found = [each for each in first(space)[0] if each.recipe.calibration == "minmax"]
         self.recipes = {each.recipe.label: asdict(each.recipe) for each in found}
         names = (f"onnxruntime/{x.recipe.label}/{x.mode or ''}/t{x.threads}" for x in found)

@@ -26,7 +26,7 @@ import msgspec
 
 from benchmarks import corpus
 from benchmarks.shared import Kept, block_s, table, workbench
-from workbench.advisor.model.candidates import Proposal, SearchSpace, first
+from workbench.advisor.model.candidates import ModelSpace, Proposal, first
 from workbench.contract import Case, WorkloadError
 from workbench.machine import detect
 from workbench.machine.host.isa import native
@@ -76,7 +76,7 @@ class Exhaustive:
         """The proposals of --thorough, mixed variants of the advice, and sleeping threads."""
         cpu = detect()[0].cpu
         threads = useful_thread_counts(cpu)
-        space = SearchSpace(self.facts, self.products, cpu, threads, thorough=True)
+        space = ModelSpace(self.facts, self.products, cpu, threads, thorough=True)
         found, _ = first(space)
         for recipe in mixed:
             found += [Proposal(recipe, threads=count) for count in threads]

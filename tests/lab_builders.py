@@ -7,7 +7,7 @@ import builders
 import msgspec
 from msgspec.structs import replace
 
-from workbench.advisor.model.candidates import SearchSpace
+from workbench.advisor.model.candidates import ModelSpace
 from workbench.contract import Accuracy, Case, OutputAccuracy, Work
 from workbench.records.document import OperatorShare
 from workbench.records.machine import Cpu, Isa
@@ -82,10 +82,10 @@ def cpu(isa: Isa = VNNI, cores: int = 8, architecture: str = "x86_64", **changes
 ARM = cpu(Isa(neon=True, asimddp=True, bf16=False), architecture="aarch64")
 
 
-def space(kind: str = "cnn", **changes: Any) -> SearchSpace:
+def space(kind: str = "cnn", **changes: Any) -> ModelSpace:
     """Eight cores with VNNI, and the counts 8 and 1."""
     given = {"facts": facts(kind), "products": KINDS[kind][1], "cpu": cpu(), "threads": (8, 1)}
-    return SearchSpace(**{**given, **changes})
+    return ModelSpace(**{**given, **changes})
 
 
 def case(

@@ -19,12 +19,14 @@ def main(arguments: list[str] | None = None) -> None:
     for output in (1, 2):  # a parent may have made its pipe non-blocking, which would cut writes
         with suppress(OSError):  # closed
             os.set_blocking(output, True)
-    from .cli.main import main as run
-
     try:
+        from .cli.main import main as run
+
         for number in ends:  # KeyboardInterrupt, so that all clean up
             signal.signal(number, signal.default_int_handler)
         run(arguments)
+    except EOFError as error:  # no other one leaves the command line
+        sys.exit(f"workbench: {error}: delete the folders __pycache__, which a full disk cut short")
     except KeyboardInterrupt:  # while an error was reported
         sys.exit(130)
     finally:

@@ -20,7 +20,7 @@ def test_several_sizes_are_measured_and_compared(cli) -> None:
     assert "race 3 of 3" in done.stderr
     shown = cli("open", "last", "--plain")
     assert "spin over ms" in shown.stdout
-    assert "Fastest" not in shown.stdout, "it is the only candidate"
+    assert "Highest rate" not in shown.stdout, "it is the only candidate"
 
 
 def test_tuning_races_and_its_best_setting_is_told(cli) -> None:

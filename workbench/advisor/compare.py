@@ -68,7 +68,6 @@ def run_comparison(
 
 
 def compared(first: RunSide, other: RunSide, fail_on: float | None) -> doc.Versus:
-    """`other` against `first`."""
     machines = [_hardware(side.run.machine) for side in (first, other)]
     cases = [_case(first, other, case, fail_on) for case in first.cases if case in other.cases]
     only_in_a = [case for case in first.cases if case not in other.cases]

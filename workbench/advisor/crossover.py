@@ -286,7 +286,7 @@ def sentence(crossover: Crossover) -> str:
     # Another change may hide in a wide gap.
     wide = [f"{number(a)} and {number(b)}" for a, b in pairwise(crossover.sizes) if b / a > GAP]
     if wide:
-        found.append(f"No size was measured between {', or between '.join(wide)}.")
+        found.append(f"No size was compared between {', or between '.join(wide)}.")
     return " ".join(map(units.as_sentence, found))
 
 
@@ -302,7 +302,7 @@ def _with_value(crossover: Crossover, value: float, ci95: Interval) -> Iterator[
     elif crossover.points and all(
         (p.ratio_with_transfers or math.inf) <= 1 for p in crossover.points
     ):
-        yield "With transfers in every step it leads at no measured size."
+        yield "With transfers in every step it leads at no compared size."
     if crossover.back is not None:
         last, again = map(number, crossover.back)
         yield f"Between {size} {last} and {again} {below} takes the lead again."
@@ -327,7 +327,7 @@ def _without_value(crossover: Crossover) -> Iterator[str]:
     if first == last:
         yield f"{who} leads at {size} {first}."
     else:
-        yield f"{who} leads at every measured size from {size} {first} to {last}."
+        yield f"{who} leads at every compared size from {size} {first} to {last}."
     yield from _others(crossover)
     if crossover.leads != crossover.searched:
         where = f"Elsewhere between {size} {low} and {high}"

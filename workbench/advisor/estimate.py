@@ -29,8 +29,6 @@ class Point:
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimated time."""
-
     value_s: float  # seconds per step
     interval_s: Interval | None  # 95 % interval of `value_s`, widened by `error`
     error: float  # largest |estimate / recorded - 1| on held-out points

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator, Set
 
 from ..catalog.files import UNLISTED
-from ..contract import COLUMNS, REDUCED
+from ..contract import COLUMNS, MOST_BATCH, REDUCED
 from ..records.reason import NOISE
 from ..records.verdict import OPEN
 from ..report.candidate import Candidate
@@ -114,8 +114,8 @@ def _for_the_gpu(evidence: Evidence) -> Iterator[str]:
     if gpu is None or gpu.case.batch is None or evidence.row.plan.workload in UNLISTED:
         return  # `workbench run` knows neither the user's model nor code
     low = gpu.case.batch
-    high = max(LARGEST_BATCH, BATCHES * low)
-    if launch_bound(evidence) is not None:
+    high = min(max(LARGEST_BATCH, BATCHES * low), MOST_BATCH)
+    if low < high and launch_bound(evidence) is not None:
         sizes = [w for name, value in gpu.case.params.items() for w in ("--set", f"{name}={value}")]
         words = ["workbench", "run", gpu.case.workload, *sizes, "--batch", f"{low}..{high}"]
         command = shlex.join([*words, "--device", "gpu"])

@@ -163,8 +163,6 @@ def _decided(evidence: Evidence, ratio: Ratio) -> Iterator[str]:
         yield f"{winner} {verb} {words} than {loser}, but their times {VARY}."
     else:
         yield f"{winner} {verb} {factor} {words} than {loser} ({ci})."
-    if evidence.lead is not None and evidence.lead.other.case.device_kind == evidence.choice:
-        yield from _lead(evidence.lead)
     usual = evidence.row.plan.textbook
     if usual in NAMES and usual != evidence.choice:
         is_simulated = any(candidate.simulated for candidate in evidence.row.candidates)
@@ -172,6 +170,8 @@ def _decided(evidence: Evidence, ratio: Ratio) -> Iterator[str]:
             yield f"This contradicts the usual advice ({usual.upper()})."
         else:
             yield f"Usual advice: {usual.upper()}; this run cannot confirm or refute it."
+    if evidence.lead is not None and evidence.lead.other.case.device_kind == evidence.choice:
+        yield from _lead(evidence.lead)
     yield from _weak_evidence(evidence)
 
 

@@ -24,7 +24,7 @@ from ..report.names import candidate_name
 from ..stats.objectives import BY_DEVICE
 from ..stats.unpaired import between_equals
 from .comparison import TIMED
-from .estimate import Point, estimate
+from .estimate import Estimate, Point, estimate
 from .limits import is_admissible
 from .recordings import Recording, file_name, load, named, own_folder
 from .whatif import seconds_of
@@ -39,6 +39,10 @@ class Recorded(Point):
 
     measured: Measurement
     candidate: Candidate
+
+
+# The id of a case that answers, its time, and the warnings of the measurements it rests on.
+Answer = tuple[str, Recorded | Estimate, list[Warning]]
 
 
 def fill(rows: Sequence[RowPlan], request: Request) -> list[Warning]:
@@ -77,9 +81,19 @@ def _answers(
     if not answers:
         estimated = ((each, _estimated(row, request, each, reasons)) for each in recordings)
         answers = list(islice(((each, a) for each, a in estimated if a), 1))
-    for recording, answer in answers:
-        origin = {"recorded_at": recording.recorded_at, "source": recording.file}
-        yield msgspec.structs.replace(answer, device=asked, name=recording.name, **origin)
+    for recording, (case, time, warnings) in answers:
+        yield WhatIf(
+            device=asked,
+            name=recording.name,
+            basis="recorded" if isinstance(time, Recorded) else "estimated",
+            id=case,
+            step_s=time.value_s,
+            step_ci95_s=time.interval_s,
+            error=None if isinstance(time, Recorded) else time.error,
+            recorded_at=recording.recorded_at,
+            source=recording.file,
+            warnings=warnings,
+        )
     if not answers:
         yield WhatIf(asked, recordings[0].name, missing=_not_recorded(row, request, asked, reasons))
 
@@ -104,7 +118,7 @@ def _sizes(of: Case | Scenario) -> dict[str, ParameterValue]:
     return {**({} if of.batch is None else {"batch": of.batch}), **of.params}
 
 
-def _recorded(row: RowPlan, request: Request, recording: Recording) -> WhatIf | None:
+def _recorded(row: RowPlan, request: Request, recording: Recording) -> Answer | None:
     """The fastest recorded candidate that this row could pick, at the size of the row."""
     rows: dict[str | None, dict[str, Recorded]] = {}
     for recorded in _comparable(row, request, recording):
@@ -119,8 +133,7 @@ def _recorded(row: RowPlan, request: Request, recording: Recording) -> WhatIf | 
     if not fastest:
         return None
     best = min(fastest, key=lambda recorded: recorded.value_s)
-    measured, time = best.measured, (best.value_s, best.interval_s)
-    return WhatIf("", None, "recorded", measured.id, *time, warnings=measured.warnings)
+    return best.measured.id, best, best.measured.warnings
 
 
 def _comparable(row: RowPlan, request: Request, recording: Recording) -> Iterator[Recorded]:
@@ -164,7 +177,7 @@ def _differing(row: RowPlan, case: Case) -> dict[str, ParameterValue | None]:
 
 def _estimated(
     row: RowPlan, request: Request, recording: Recording, reasons: list[Reason]
-) -> WhatIf | None:
+) -> Answer | None:
     """The fastest candidate with recorded sizes on both sides that differ in one parameter only;
     `reasons` gets those against the others."""
     curves: dict[tuple[str, str], dict[float, Recorded]] = {}
@@ -176,11 +189,11 @@ def _estimated(
                     points[size] = recorded
     answers = [_on_curve(row, name, points) for (name, _), points in curves.items()]
     reasons += (answer for answer in answers if isinstance(answer, Reason))
-    found = (answer for answer in answers if isinstance(answer, WhatIf))
-    return min(found, key=lambda answer: answer.step_s or 0.0, default=None)
+    found = (answer for answer in answers if isinstance(answer, tuple))
+    return min(found, key=lambda answer: answer[1].value_s, default=None)
 
 
-def _on_curve(row: RowPlan, name: str, points: Mapping[float, Recorded]) -> WhatIf | Reason | None:
+def _on_curve(row: RowPlan, name: str, points: Mapping[float, Recorded]) -> Answer | Reason | None:
     """The estimate of one candidate over one size; None if a neighbour could not be picked."""
     wanted = _sizes(row.scenario).get(name)
     if not isinstance(wanted, int | float):
@@ -199,5 +212,4 @@ def _on_curve(row: RowPlan, name: str, points: Mapping[float, Recorded]) -> What
     if not all(is_admissible(recorded.candidate, row.scenario) for recorded in neighbours):
         return None
     given = (w for recorded in neighbours for w in recorded.measured.warnings)
-    time, warnings = (answer.value_s, answer.interval_s), list(dict.fromkeys(given))
-    return WhatIf("", None, "estimated", case.id, *time, error=answer.error, warnings=warnings)
+    return case.id, answer, list(dict.fromkeys(given))

@@ -90,8 +90,8 @@ def main(arguments: list[str] | None = None) -> None:
         hint = getattr(error, "hint", None)
         fail(f"{error} ({hint})" if hint else str(error), FAILED if is_full(error) else USAGE)
     except (KeyboardInterrupt, click.Abort) as error:
-        if "marshal" in (why := str(error.__cause__)):  # an EOFError, which click takes for Ctrl-D
-            fail(f"{why}: delete the folders __pycache__, which a full disk cut short", FAILED)
+        if isinstance(cut := error.__cause__, EOFError):  # which click takes for Ctrl-D
+            raise cut from None
         sys.exit(CUT_SHORT)
     except ReaderGone:
         let_go(sys.stdout)  # else the interpreter would complain at exit

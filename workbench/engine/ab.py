@@ -162,7 +162,6 @@ class ABRun:
                 return median(answer.result.samples_s) / self._context.speed(case.device)
 
     def _ask(self, of: Case, side: Side, kind: type[T], /, **request: Any) -> Answer[T]:
-        """The answer of a side's worker."""
         key = self._key(of, side)
         try:
             self._pool.start(key, max(1.0, self._context.left_s))

@@ -254,7 +254,6 @@ class Engine:
             self._context.pool.close()
 
     def _decide(self, row: RowPlan) -> None:
-        """Reach the verdict of a row that owes one."""
         if row.scenario.owes_verdict:
             verdict = decide(self.report, row.scenario)
             self._emit(ev.VerdictReached(at_s=self._control.now(), verdict=verdict))

@@ -13,7 +13,7 @@ from ..planning import admission
 from ..planning.plan import RowPlan
 from ..planning.usage import UsageError
 from ..pool.answers import Attempt
-from ..pool.pool import WorkerFailed
+from ..pool.pool import KILLED_HINT, WorkerFailed
 from ..pool.worker_process import WorkerKey
 from ..records import events as ev
 from ..records.document import BatchAttempt, LargestBatch
@@ -59,16 +59,16 @@ def search_rows(rows: Sequence[RowPlan], context: RunContext) -> None:
 
 def search(case: Case, scenario: str, until_s: float, context: RunContext) -> None:
     """Find the largest batch of `case`, starting at its own; `scenario` is its row."""
-    found = LargestBatch(case=case.id, batch=None, ended_by="cancelled", attempts=[])
+    attempts, ended_by = list[BatchAttempt](), "cancelled"
     try:
-        found.ended_by = _fill(found.attempts, case, until_s, context)
+        ended_by = _fill(attempts, case, until_s, context)
     finally:
         context.pool.end(worker_key(case))
-        fitting = [attempt.batch for attempt in found.attempts if attempt.reason is None]
-        found.batch = max(fitting, default=None)
+        batch = max((each.batch for each in attempts if each.reason is None), default=None)
+        found = LargestBatch(case.id, batch, ended_by, attempts)
         context.record(ev.LargestBatchFound, found=found)
-    why = found.attempts[-1].reason if found.attempts else None
-    if found.batch is not None:
+    why = attempts[-1].reason if attempts else None
+    if batch is not None:
         context.finish(case.id, scenario, "ok", None)
     elif why is None:
         context.finish(case.id, scenario, "skipped", NO_TURN)
@@ -133,8 +133,7 @@ def _try(case: Case, key: WorkerKey, until_s: float, context: RunContext) -> Bat
 
 def _is_memory(reason: Reason) -> bool:
     """Whether memory ran out: the library refused, or the kernel killed the worker."""
-    killed = reason.code == "worker_died" and "SIGKILL" in reason.message
-    return killed or reason.code == "no_memory"
+    return reason.code == "no_memory" or reason.hint == KILLED_HINT
 
 
 def _next(fits: int, fails: int) -> int | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..advisor.model.candidates import Proposal, SearchSpace, first
+from ..advisor.model.candidates import ModelSpace, Proposal, first
 from ..advisor.model.explain import explain
 from ..advisor.model.overview import is_as_given, original
 from ..advisor.model.snippet import snippet
@@ -105,9 +105,9 @@ class ModelLab:
             unmade = msgspec.structs.replace(failure.reason, message=message)
             return msgspec.structs.replace(facts, steps=steps, unquantisable=unmade), {}
 
-    def _space(self, facts: ModelFacts, products: dict[str, int]) -> SearchSpace:
+    def _space(self, facts: ModelFacts, products: dict[str, int]) -> ModelSpace:
         request, cpu = self.context.request, self.context.machine.cpu
-        return SearchSpace(
+        return ModelSpace(
             facts=facts,
             products=products,
             cpu=cpu,
@@ -150,7 +150,7 @@ class ModelLab:
         facts = report.model.facts
         if self.question.save_best is not None:  # before time runs out
             saved = self.variants.save(pick.case, Path(self.question.save_best))
-        given = original(row, facts, pick.case.device_kind)
+        given = original(row.candidates, facts, pick.case.device_kind)
         explained = _to_explain(row, pick, given) if given else []  # a filter may leave it out
         profiling = Profiling(self.plan, self.context)
         for candidate in takewhile(profiling.has_time_for, explained):

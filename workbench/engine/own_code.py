@@ -15,7 +15,7 @@ from ..advisor import crossover
 from ..advisor.crossover import Measured
 from ..advisor.limits import eligible
 from ..advisor.own import overview
-from ..advisor.own.candidates import Space, command_cases, function_cases
+from ..advisor.own.candidates import CodeSpace, command_cases, function_cases
 from ..advisor.own.snippet import lines, snippet
 from ..contract import HALF, Case
 from ..machine.host.isa import native
@@ -112,7 +112,7 @@ class OwnCode:
         notes = [*facts.notes, *self._notes_on(facts, has_gpu=bool(gpus))]
         facts = msgspec.structs.replace(facts, notes=notes)
         context.record(ev.CodeExamined, facts=facts)
-        space = Space(facts, context.machine.cpu, self._threads, gpus, self.request)
+        space = CodeSpace(facts, context.machine.cpu, self._threads, gpus, self.request)
         return self._planned(space, load_s)
 
     def _refused(self, reason: Reason) -> RowPlan:
@@ -124,7 +124,7 @@ class OwnCode:
         case = Case(OWN, place, BACKENDS[kind], "fp32" if kind == TORCH else "")
         return replace(self.plan, cases=[case], refused=self._examination.why_failed(reason))
 
-    def _planned(self, space: Space, load_s: float) -> list[RowPlan]:
+    def _planned(self, space: CodeSpace, load_s: float) -> list[RowPlan]:
         """The rows that have candidates; UsageError without any."""
         rows = [
             replace(self.plan, scenario=source.scenario, cases=cases, source=source)
@@ -167,7 +167,7 @@ class OwnCode:
             raise UsageError(f"{fixed}; export it with dynamic_shapes")
         return msgspec.structs.replace(facts, notes=[*facts.notes, NO_BATCH])
 
-    def _sources(self, space: Space, load_s: float) -> Sequence[FixedCases | OwnSearch]:
+    def _sources(self, space: CodeSpace, load_s: float) -> Sequence[FixedCases | OwnSearch]:
         """The sources of candidates, one for each row, in the order of `_batches`."""
         question, (first, *others) = self.question, self._batches(space.facts)
         own = msgspec.structs.replace(self.plan.scenario, batch=first)

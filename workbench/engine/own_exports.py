@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from ..advisor.model.candidates import Proposal, SearchSpace, first
+from ..advisor.model.candidates import ModelSpace, Proposal, first
 from ..advisor.own import candidates as ways
 from ..contract import Case
 from ..planning.questions import ModelQuestion
@@ -63,7 +63,7 @@ class Exports:
     code: Code
     batches: Sequence[int | None]  # one for each row; the first is that of `scenario`
     scenario: Scenario  # the first row's
-    space: ways.Space
+    space: ways.CodeSpace
     context: RunContext
     backends: tuple[str, ...] = ("onnxruntime",)  # libraries that run the exported model
     load_s: float = 0.0  # time for a worker to import, build and call the code
@@ -192,7 +192,7 @@ class Exports:
             return None
         asked = self.space.request.precisions
         may_round = not asked or BFLOAT in asked  # products of the exported FP32 model
-        space = SearchSpace(
+        space = ModelSpace(
             facts=facts,
             products=products,
             cpu=self.space.cpu,

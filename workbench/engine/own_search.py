@@ -5,6 +5,8 @@ first: other precisions and layouts, ONNX Runtime, INT8 forms, torch.compile, ot
 threads.  If torch leads ONNX Runtime by far, torch.compile comes before the INT8 forms.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -12,7 +14,7 @@ from itertools import islice
 from ..advisor.limits import eligible
 from ..advisor.model.candidates import on_threads, rivals
 from ..advisor.own import candidates as ways
-from ..advisor.own.candidates import Space, way
+from ..advisor.own.candidates import CodeSpace, way
 from ..advisor.refinements import SETTLED_ROUNDS
 from ..contract import FAULTING_FRACTION, Case
 from ..planning.plan import CandidateSource
@@ -46,7 +48,7 @@ class OwnSearch(CandidateSource):
     candidates race in this row too; by default this is that search."""
 
     def __init__(
-        self, space: Space, scenario: Scenario, exports: Exports, first: "OwnSearch | None" = None
+        self, space: CodeSpace, scenario: Scenario, exports: Exports, first: OwnSearch | None = None
     ) -> None:
         self.scenario = scenario
         self.follows = first is not None

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..advisor.limits import eligible, error_limit, exceeds_error_limit
-from ..advisor.model.candidates import Proposal, SearchSpace, convolves, neighbours, rivals
+from ..advisor.model.candidates import ModelSpace, Proposal, convolves, neighbours, rivals
+from ..advisor.model.overview import original
 from ..advisor.refinements import SETTLED_ROUNDS
 from ..contract import Case
 from ..planning.plan import CandidateSource
@@ -50,7 +51,7 @@ class VariantSearch:
     """Turns proposals into cases: those that wait, a mix, and neighbours of the leader."""
 
     waiting: list[Proposal]
-    space: SearchSpace
+    space: ModelSpace
     variants: ModelVariants
     scenario: Scenario
     case_of: Callable[[Proposal, Scenario], Case] = case_of
@@ -103,12 +104,10 @@ class VariantSearch:
         return cases
 
     def proposal(self, case: Case) -> Proposal:
-        """The proposal that corresponds to `case`."""
         recipe = self._recipes.get(case.variant, ORIGINAL)
         return Proposal(recipe, case.device, case.threads, case.mode, case.backend)
 
     def neighbours(self, leader: Case) -> Iterator[Proposal]:
-        """Proposals that differ from the leader in one respect."""
         return neighbours(self.proposal(leader), self.space)
 
     def mix(self, measured: Iterable[Candidate], leader: Candidate, seconds: float) -> list[Case]:
@@ -178,8 +177,5 @@ class CandidateSearch(VariantSearch, CandidateSource):
         return self.admit(new[:room], until_s)
 
     def baseline(self, candidates: Sequence[Candidate]) -> str | None:
-        """The id of the fastest candidate of the model as given on the CPU."""
-        on_cpu = [c for c in candidates if c.case.device == "cpu"]
-        given = [c for c in on_cpu if self.proposal(c.case).recipe == ORIGINAL]
-        usable = [c for c in given if not exceeds_error_limit(c, self.scenario)]
-        return next((c.case.id for c in ranked(usable or given)), None)
+        given = original(candidates, self.space.facts, "cpu")
+        return given.case.id if given is not None else None

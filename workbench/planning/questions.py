@@ -143,7 +143,6 @@ class OwnQuestion:
     directory: str = ""  # where modules and files are found; "": the current one
 
     def code(self, folder: str, directory: str, seed: int) -> Code:
-        """The description of the code for workers."""
         same = "kind", "target", "arguments", "train", "pickled", "until", "max_error"
         own = {name: getattr(self, name) for name in same}
         return Code(folder=folder, directory=self.directory or directory, seed=seed, **own)

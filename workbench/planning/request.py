@@ -104,7 +104,6 @@ class Request:
         return not self.devices or "cpu" in self.devices
 
     def admits(self, way: Case | Variant) -> bool:
-        """Whether precision, mode and backend pass the filters."""
         return (
             (not self.precisions or way.precision in self.precisions)
             and (not self.modes or (way.mode or "plain") in self.modes)

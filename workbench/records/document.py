@@ -190,7 +190,7 @@ class BatchAttempt(msgspec.Struct, frozen=True):
     reason: Reason | None  # cause of a failure
 
 
-class LargestBatch(msgspec.Struct):
+class LargestBatch(msgspec.Struct, frozen=True):
     """The search for the largest batch that fits into memory."""
 
     case: str  # id of the case at the batch where the search began

@@ -72,10 +72,10 @@ class Crossover(msgspec.Struct, frozen=True):
     searched: tuple[float, float]  # smallest and largest size of the search
     points: list[CrossoverPoint]
     # Without a change: first and last of the `sizes` at which `below` leads beyond doubt, with all
-    # `sizes` between them.  Sizes that were not measured stay unknown.
+    # `sizes` between them.  Other sizes stay unknown.
     leads: tuple[float, float] | None = None
     back: tuple[float, float] | None = None  # sizes between which `below` takes the lead again
-    sizes: list[float] = []  # sizes at which an admissible candidate was measured, ascending
+    sizes: list[float] = []  # sizes at which candidates were compared, ascending
     # First size after the change at which `above` no longer leads or may not be picked, and the
     # leader there; None if `back` covers it.
     then: tuple[float, str] | None = None

@@ -296,7 +296,6 @@ class Row:
         return self.began_at_s is not None
 
     def picks(self, candidate: Candidate) -> bool:
-        """Whether its verdict picks this candidate."""
         return self.verdict is not None and self.verdict.pick == candidate.case.id
 
     @property

@@ -92,7 +92,6 @@ def paired_ratio(
 
 
 def log_ratios(first: Sequence[float], second: Sequence[float]) -> list[float]:
-    """The logarithms of the ratios of pairs."""
     return [math.log(a) - math.log(b) for a, b in zip(first, second, strict=True)]
 
 

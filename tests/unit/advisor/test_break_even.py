@@ -7,8 +7,6 @@ import pytest
 from builders import case, scenario, steady
 from hypothesis import given, strategies as st
 from money import priced_report
-from verdict_gallery import GALLERY
-from verdicts import BEHIND
 
 from workbench.advisor.break_even import break_even, plain, sentence, sentences
 from workbench.advisor.verdict import decide
@@ -181,12 +179,6 @@ def test_a_lead_of_too_few_rounds_is_no_promise_either() -> None:
     (one,) = found.payoffs
     assert (one.steps, one.step_ratio_ci95) == (0.0, None)
     assert "Too few rounds" in sentences(found)[0]
-
-
-def test_a_candidate_far_behind_after_a_block_is_not_called_too_close() -> None:
-    (text,) = sentences(GALLERY["far behind after a turn"]())
-    assert "cuda:0 torch fp32 was eliminated early" in text
-    assert BEHIND.message in text
 
 
 def test_steps_are_those_of_the_rounds_both_took_part_in() -> None:

@@ -348,21 +348,6 @@ def test_a_99th_percentile_has_one_value_everywhere() -> None:
     assert found.pick_ratio_ci95 is not None and found.pick_ratio_ci95[0] < 1
 
 
-def test_the_lead_of_the_best_is_a_sentence() -> None:
-    def lead(blocks) -> str:
-        return dict(cost_lines(verdict(blocks, prices={"cpu": 0.36})))["fastest"]
-
-    first = "cpu torch fp32 t8, 10.0 ms/step"
-    alone = lead({CPU: steady(0.010)})
-    assert alone.startswith(f"{first}; no other")
-    few = lead({CPU: [[0.010]], CPU_B: [[0.012]]})
-    assert few.startswith(f"{first}; too few rounds")
-    level = lead({CPU: steady(0.010), CPU_B: steady(0.01001)})
-    assert level.startswith(f"{first}; level with cpu torch fp32 t8: 1.0")
-    ahead = lead({CPU: steady(0.010), CPU_B: steady(0.020)})
-    assert ahead.endswith("2.00x (95% CI 1.98-2.02)")
-
-
 @pytest.mark.parametrize(
     ("items", "one"), [("samples", "sample"), ("launches", "launch"), ("bytes", "byte")]
 )

@@ -154,7 +154,7 @@ def test_with_transfers_it_may_lead_nowhere() -> None:
 
     _, found = search(measure)
     assert (found.above, found.value_with_transfers) == ("gpu", None)
-    assert "With transfers in every step it leads at no measured size." in sentence(found)
+    assert "With transfers in every step it leads at no compared size." in sentence(found)
 
 
 def test_transfers_that_were_not_timed_are_not_known() -> None:
@@ -218,7 +218,7 @@ def test_a_lead_is_claimed_where_it_is_proven_and_nowhere_else() -> None:
     assert (found.below, found.value, found.leads) == ("gpu", None, (512, 512))
     text = sentence(found)
     assert text.startswith("The GPU leads at n 512. Elsewhere between n 1 and 512")
-    assert text.endswith("between 1 and 16, or between 16 and 512.")
+    assert text.endswith("No size was compared between 1 and 16, or between 16 and 512.")
     assert "no clear lead" in sentence(between({1: 1.0, 3: 1.0}))
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 from builders import CROSSOVER, case, scenario, steady
-from verdict_gallery import BOTH, GALLERY, STREAMING
+from verdict_gallery import BOTH, STREAMING
 from verdicts import (
     BATCHED,
     CPU,
@@ -14,6 +14,7 @@ from verdicts import (
     LOW,
     NOISY,
     clocked,
+    other,
     reproduced_by,
     skipped,
     verdict,
@@ -22,41 +23,14 @@ from verdicts import (
 
 from workbench.planning.scenario import Limits, Size
 from workbench.records import events as ev
+from workbench.records.document import Clocks
 from workbench.records.reason import NO_TIME, Reason
-
-
-@pytest.mark.parametrize(
-    ("name", "advice"),
-    [
-        ("cut short before the first turn", "finish: `workbench advise row`"),
-        ("all died", "Look at its log."),
-        ("no time at all", "`workbench advise row --budget 120`"),
-        ("noise", "`workbench advise row --budget 120`"),
-        ("no memory on the GPU", "Take a smaller size."),
-        ("the GPU wins, busy", "quiet machine: `workbench advise row`"),
-        ("the GPU too inaccurate", "If an error of 50.0% is acceptable"),
-        ("one too inaccurate and one dead", "cpu torch bf16 t8 is about 2.00x faster"),
-        ("a more accurate candidate", "accurate to 1e-6 and takes 2.00x the time"),
-        ("an unclear GPU", "Update the driver."),
-        ("loading limits", "Make loading cheaper"),
-        ("launches limit", "`workbench run work --set of=a --batch 8..256 --device gpu`"),
-        ("noise on a busy machine", "quiet machine and with a larger budget"),
-        ("memory limits both", "such as bf16 or int8"),
-    ],
-)
-def test_the_next_step_follows_from_what_came_out(name: str, advice: str) -> None:
-    assert advice in GALLERY[name]().next_best
 
 
 def test_more_time_may_settle_what_is_open_although_either_device_will_do() -> None:
     found = verdict({CPU: [[1.055] * 3, [0.965] * 3] * 4, GPU: [[1.0] * 3] * 8})
     assert (found.choice, found.confidence, found.warnings) == ("either", "open", [])
     assert found.next_best == "Raise the budget: `workbench advise row --budget 120`."
-
-
-@pytest.mark.parametrize("name", ["no GPU", "the GPU wins", "a size looked for"])
-def test_a_clear_answer_needs_no_next_step(name: str) -> None:
-    assert GALLERY[name]().next_best == ""
 
 
 @pytest.mark.parametrize(("most", "is_advised"), [(80, True), (50, False)])
@@ -85,6 +59,18 @@ def test_fewer_bytes_are_advised_only_where_they_were_not_tried() -> None:
 def test_a_larger_batch_is_advised_only_where_launches_limit(issue_s: float | None) -> None:
     blocks = {CPU: steady(2e-3), BATCHED: steady(1e-3)}
     assert verdict(blocks, clocked(issue_s)).next_best == ""
+
+
+@pytest.mark.parametrize(
+    ("batch", "advice"), [(500_000, "--batch 500000..1000000"), (1_000_000, "")]
+)
+def test_no_batch_beyond_the_largest_is_advised(batch: int, advice: str) -> None:
+    large = replace(BATCHED, batch=batch)
+    launches = other(ev.BlockMeasured, large, clocks=Clocks("device", 1e-3, 1e-3, 0.9e-3))
+    found = verdict({CPU: steady(2e-3), large: steady(1e-3)}, launches)
+    assert "Launches limit" in " ".join(found.reasons)
+    assert advice in found.next_best
+    assert ("--batch" in found.next_best) is bool(advice)
 
 
 @pytest.mark.parametrize("workload", ["own", "model"])

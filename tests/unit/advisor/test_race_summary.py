@@ -91,14 +91,6 @@ def with_verdict(run: list[ev.AnyEvent]) -> Report:
     return Report.of([*run, ev.VerdictReached(at_s=9.2, verdict=verdict)])
 
 
-def test_a_document_has_the_same_summary() -> None:
-    live = with_verdict(eliminated(after=3))
-    again = report_of(live.document())
-    assert summary(again) == summary(live)
-    assert again.candidates[SLOW.id].eliminated
-    assert again.rows["row"].ended_by == "decided"
-
-
 def test_so_does_the_document_of_a_model() -> None:
     recorded = simulated_lab.done()
     live = Report.of(recorded)

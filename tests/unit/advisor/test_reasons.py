@@ -37,42 +37,6 @@ from workbench.report.report import Report
 # ------------------------------------------------------------------ outcome
 
 
-@pytest.mark.parametrize(
-    ("name", "choice", "fact"),
-    [
-        ("the GPU wins", "gpu", " is 2.00x faster than the CPU (95% CI 1.98-2.02)"),
-        ("the CPU wins against the usual advice", "cpu", "contradicts the usual advice (GPU)"),
-        ("a tie", "either", "the GPU's time is 1.01x the CPU's"),
-        ("noise", "unknown", "Undecided"),
-        ("two rounds", "unknown", "too few rounds"),
-        ("all died", "unknown", "the worker died (2 candidates)"),
-        ("all failed", "unknown", "the worker died"),
-        ("all too inaccurate", "unknown", "the most accurate of 2, error 2.0%, limit 1.0%"),
-        ("the GPU too inaccurate", "unknown", "on the GPU could be picked"),
-        ("no time at all", "unknown", "ran out of time (2 candidates)"),
-        ("no memory on the GPU", "unknown", "it needs 90 GiB"),
-        ("cut short before the first turn", "unknown", "the run was cut short (2 candidates)"),
-        ("not reached", "unknown", "Nothing was measured"),
-        ("the GPU wins, cut short", "gpu", " looks 2.00x faster"),
-        ("the GPU wins, busy", "gpu", "The GPU is 2.00x faster"),
-        ("the CPU wins, busy", "cpu", "contradicts the usual advice (GPU)"),
-        ("the GPU wins, few samples", "gpu", "The GPU is 2.00x faster"),
-        ("no GPU", "cpu", "No GPU found."),
-        ("no GPU and one candidate", "cpu", "the only candidate that could be picked"),
-        ("no GPU and one round", "cpu", "only one round was measured"),
-        ("no GPU and a tie", "cpu", "leads cpu numpy fp32 t8 by less than 5%: 1.01x"),
-        ("the simulated GPU wins", "gpu", "The simulated GPU is 2.00x"),
-        ("the CPU wins over a simulated GPU", "cpu", "cannot confirm or refute it"),
-    ],
-)
-def test_the_outcome_is_worded_as_firmly_as_it_stands(name: str, choice: str, fact: str) -> None:
-    found = GALLERY[name]()
-    assert found.choice == choice
-    assert fact in found.reasons[0]
-    if choice == "unknown":
-        assert not found.reasons[0].startswith("The ")
-
-
 def test_where_nothing_was_measured_all_are_counted_and_nothing_is_the_basis() -> None:
     blocks = {CPU: [], CPU_B: [], case("cpu-a", "fp64"): []}  # fp64 races for reference only
     found = verdict(blocks, skipped(SPENT), gpus=[])
@@ -86,14 +50,6 @@ def test_where_nothing_was_measured_all_are_counted_and_nothing_is_the_basis() -
     assert "the only candidate that could be picked" in two.reasons[0]
 
 
-def test_the_interval_that_decides_is_given_where_it_alone_decides() -> None:
-    found = GALLERY["an interval adjusted for looks"]()
-    assert found.choice == "unknown"
-    assert found.device_ratio_ci95[1] < 1
-    assert "Adjusted for repeated looks, the interval is 0.98-1.31 and" in found.reasons[0]
-    assert "budget" not in found.reasons[0]
-
-
 @pytest.mark.parametrize(
     ("ended_by", "choice"),
     [("decided", "unknown"), ("cancelled", "unknown"), ("budget", "cpu"), ("rounds", "cpu")],
@@ -102,11 +58,6 @@ def test_the_last_look_decides_only_where_no_earlier_one_ended_the_race(ended_by
     built = report({CPU: [[1.0], [1.12]] * 3, GPU: [[1.2]] * 6}, gpus=["cuda:0"])
     built.rows["row"].ended_by = ended_by
     assert decide(built, ROW).choice == choice
-
-
-def test_an_interval_that_reads_the_same_is_not_given_twice() -> None:
-    found = GALLERY["a tie"]()
-    assert found.reasons[0].count("1.00-1.02") == 1
 
 
 def test_only_an_interval_around_1_is_too_close_to_call() -> None:
@@ -140,6 +91,8 @@ def test_the_usual_advice_is_contradicted_only_beyond_the_tolerance() -> None:
     assert "cannot confirm or refute" in near.reasons[0]
     clear = verdict({CPU: steady(1.0), GPU: steady(1.06)})
     assert "contradicts" in clear.reasons[0]
+    among_others = verdict({CPU: steady(1.0), CPU_B: steady(1.0), GPU: steady(2.0)})
+    assert re.search(r"than the GPU \([^)]+\)\. This contradicts", among_others.reasons[0])
 
 
 def test_a_pick_says_by_how_much_it_leads_the_next_of_its_device() -> None:
@@ -147,18 +100,6 @@ def test_a_pick_says_by_how_much_it_leads_the_next_of_its_device() -> None:
     assert "cuda:0 torch fp32 is 2.00x faster than cuda:0 torch fp32 nhwc" in found.reasons[0]
     between = verdict({CPU: steady(0.8), GPU: steady(0.5), GPU_B: steady(1.0)})
     assert "nhwc" not in between.reasons[0]  # the next is the CPU's, and that is said
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("99th percentiles", "faster at the 99th percentile"),
-        ("times to result", "faster from start-up to result"),
-        ("costs", "lower in cost"),
-    ],
-)
-def test_the_quantity_that_is_compared_is_named(name: str, words: str) -> None:
-    assert words in GALLERY[name]().reasons[0]
 
 
 @pytest.mark.parametrize("gpus", [[], ["cuda:0"]])
@@ -170,38 +111,7 @@ def test_an_energy_that_was_not_read_cannot_be_compared(gpus: list[str]) -> None
     assert "energy of every candidate is unknown" in reason
 
 
-def test_a_cost_known_on_one_device_only_cannot_be_compared_either() -> None:
-    found = GALLERY["one price"]()
-    assert (found.choice, found.pick) == ("unknown", GPU.id)
-    assert "cost of every candidate on the CPU is unknown" in found.reasons[0]
-
-
-def test_few_samples_of_an_eliminated_candidate_are_no_doubt() -> None:
-    found = GALLERY["no GPU and one far behind"]()
-    assert "cpu numpy fp32 t8 was eliminated after its first turn (3.99x" in found.reasons[0]
-    assert "Weak evidence" not in found.reasons[0]
-    assert "pick_unsettled" not in [warning.code for warning in found.warnings]
-
-
 # -------------------------------------------------------------------- causes
-
-
-@pytest.mark.parametrize(
-    ("name", "facts"),
-    [
-        ("memory limits both", ["Memory bandwidth limits cpu", "83%", "limits cuda:0", "63%"]),
-        ("arithmetic limits one", ["cuda:0 torch fp32 reaches only 2.0%", "arithmetic"]),
-        ("launches limit", ["cuda:0 torch fp32", "900 us", "1.00 ms"]),
-        ("loading limits", ["cuda:0 torch fp32", "45%"]),
-        ("times to result", ["75%", "1.50 s", "cuda:0 torch fp32 it is 25%"]),
-        ("BF16 wins", ["BF16 is 2.00x", "The CPU has AVX512-BF16."]),
-        ("FP32 wins", ["FP32 is 3.00x", "The CPU has no AVX512-BF16 or AMX."]),
-        ("fewer threads win", ["cpu torch fp32 t2 is 2.00x", "8 threads"]),
-    ],
-)
-def test_what_limits_a_candidate_is_named_with_its_numbers(name: str, facts: list[str]) -> None:
-    cause = GALLERY[name]().reasons[1]
-    assert [fact for fact in facts if fact not in cause] == []
 
 
 def test_between_near_and_far_from_a_roof_nothing_is_said() -> None:
@@ -246,24 +156,6 @@ def test_a_cause_needs_medians_that_agree() -> None:
     assert any("than with 8 threads" in text for text in said)
     said = verdict({fewer: steady(0.001, 4), CPU: slowed}).reasons
     assert not any("than with 8 threads" in text for text in said)
-
-
-def test_candidates_that_could_not_be_picked_come_last() -> None:
-    last = GALLERY["one too inaccurate and one dead"]().reasons[-1]
-    assert "cpu torch bf16 t8 (error 5.0%, limit 1.0%)" in last
-    assert "cpu numpy fp32 t8 (failed: the worker died)" in last
-
-
-def test_of_many_left_out_two_are_named() -> None:
-    last = GALLERY["four dead"]().reasons[-1]
-    assert last.count("cpu torch fp32") == 2
-    assert "and 2 more (failed: it needs 90 GiB)" in last
-
-
-def test_a_copy_that_outweighs_a_step_is_mentioned() -> None:
-    last = GALLERY["copying"]().reasons[-1]
-    assert "cuda:0" in last
-    assert "4.00 s (4.00 steps)" in last
 
 
 def test_a_count_of_steps_has_commas_as_in_other_sentences() -> None:

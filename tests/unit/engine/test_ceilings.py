@@ -353,12 +353,6 @@ def test_the_text_holds_each_figure_and_the_reason_for_a_gap() -> None:
     assert "INT8" not in text  # no device has one
 
 
-def test_without_roofs_there_is_no_chart() -> None:
-    bare = sample("cpu")
-    bare.devices[0] = replace(bare.devices[0], memory_bytes_per_s=None)
-    assert "Roofline" not in ceilings_text(bare)
-
-
 def measured_again(monkeypatch, kept: Ceilings, *, again: bool, warn=(), late=False):
     """The ceilings that `workbench ceilings` shows and keeps, and its warnings.
 

@@ -15,7 +15,7 @@ from workbench.engine.workers import NO_TURN
 from workbench.export.view.words import largest_texts
 from workbench.planning.usage import UsageError
 from workbench.pool.control import Cancelled
-from workbench.pool.pool import Answer, WorkerFailed
+from workbench.pool.pool import CPU_LIMIT_HINT, KILLED_HINT, Answer, WorkerFailed
 from workbench.records import events as ev
 from workbench.records.document import LargestBatch
 from workbench.records.machine import GpuProcess
@@ -105,8 +105,10 @@ def test_the_search_ends_at_the_largest_batch_there_is() -> None:
 
 
 def test_a_worker_that_the_kernel_killed_counts_as_out_of_memory() -> None:
-    killed = Reason("worker_died", "the worker process died (killed by SIGKILL)")
+    killed = Reason("worker_died", "the worker process died (killed by SIGKILL)", KILLED_HINT)
     assert search(Memory(100, reason=killed)).ended_by == "memory"
+    limited = Reason(killed.code, killed.message, CPU_LIMIT_HINT)  # by `ulimit -t`
+    assert search(Memory(100, reason=limited)).ended_by == "worker_died"
 
 
 def test_any_other_failure_ends_the_search_with_its_name() -> None:

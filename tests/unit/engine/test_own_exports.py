@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from builders import context
 
-from workbench.advisor.own.candidates import Space
+from workbench.advisor.own.candidates import CodeSpace
 from workbench.contract import Case, Setup, WorkloadError
 from workbench.engine import own_exports
 from workbench.engine.model_variants import LATE
@@ -76,7 +76,7 @@ def exports(tmp_path: Path, monkeypatch: Any, request: Any) -> Exports:
         code,
         [4, 8],
         msgspec.structs.replace(question.scenario(), batch=4),
-        Space(facts, machines.cpu_server()[0].cpu, (2, 1), (), Request(question=question)),
+        CodeSpace(facts, machines.cpu_server()[0].cpu, (2, 1), (), Request(question=question)),
         context(InProcess(tmp_path), Control(), Report(), lambda event: None),
     )
 

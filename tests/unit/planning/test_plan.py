@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 from builders import machine
-from hypothesis import given, strategies as st
 from plans import FIXTURES, SHIPPED, plan
 
 from workbench import catalog
@@ -15,7 +14,7 @@ from workbench.contract import Case, Variant
 from workbench.planning.announcing import planned
 from workbench.planning.cases import fewer_threads, fill_cases
 from workbench.planning.request import Request
-from workbench.planning.rows import parse_settings, resolve
+from workbench.planning.rows import resolve
 from workbench.planning.scenario import Limits
 from workbench.planning.usage import UsageError
 from workbench.records.machine import GpuProcess
@@ -246,13 +245,6 @@ def test_settings_replace_parameters() -> None:
     assert {case.params["n"] for case in row.cases} == {128}
 
 
-def test_a_quick_row_is_smaller() -> None:
-    (full,), (quick,) = (
-        plan(Request(scenarios=("floating_point",), quick=fast)) for fast in (False, True)
-    )
-    assert quick.cases[0].params["n"] < full.cases[0].params["n"] == 4096
-
-
 @pytest.mark.parametrize(
     "use", [{"processes": [GpuProcess(1, None)]}, {"processes": [], "utilization_percent": 98.0}]
 )
@@ -347,11 +339,6 @@ def test_a_plain_run_offers_every_variant_and_has_no_textbook(monkeypatch) -> No
     ]
     assert row.scenario.textbook is None
     assert row.cases[0].id == "spin[ms=5.0,gain=3.0,count=1,trouble=none]/cpu/numpy/fp32/t8"
-
-
-@given(st.integers(1, 65536))
-def test_a_setting_in_range_is_taken_as_it_stands(n: int) -> None:
-    assert parse_settings(catalog.load("matmul"), [f"n={n}"]) == {"n": [n]}
 
 
 def test_several_sizes_make_a_row_each_the_outline_first() -> None:

@@ -44,19 +44,6 @@ def test_the_textbooks_table_is_complete_and_in_its_order() -> None:
 
 
 @each_row
-def test_a_row_names_a_workload_with_these_parameters(row: Scenario) -> None:
-    workload = catalog.load(row.workload)
-    known = {parameter.name: parameter for parameter in workload.parameters}
-    for given in (row.params, row.quick.params):
-        assert given.keys() <= known.keys()
-        for name, value in given.items():
-            assert known[name].parse(str(value)) == value
-            assert type(value) is type(known[name].default)
-    if row.batch is not None or row.quick.batch is not None:
-        assert workload.default_batch is not None
-
-
-@each_row
 def test_a_row_has_candidates_on_both_devices_at_admissible_precisions(row: Scenario) -> None:
     offered = catalog.load(row.workload).variants
     assert {*row.precisions, *row.reference_only} <= set(PRECISIONS)

@@ -41,7 +41,7 @@ Way = TypeVar("Way", Proposal, Case)
 
 
 @dataclass(frozen=True)
-class SearchSpace:
+class ModelSpace:
     """The model, the machine and the options that decide which candidates there can be."""
 
     facts: ModelFacts
@@ -56,7 +56,7 @@ class SearchSpace:
     thorough: bool = False
 
 
-def first(space: SearchSpace) -> tuple[list[Proposal], dict[str, str]]:
+def first(space: ModelSpace) -> tuple[list[Proposal], dict[str, str]]:
     """The proposals that start, and the reason for each variant that is left out."""
     left_out: dict[str, str] = {}
     recipes = [ORIGINAL, *_quantised(space, left_out)]
@@ -70,7 +70,7 @@ def first(space: SearchSpace) -> tuple[list[Proposal], dict[str, str]]:
     return list(dict.fromkeys(found)), left_out
 
 
-def _on_cpu(recipes: Sequence[Recipe], space: SearchSpace) -> list[Proposal]:
+def _on_cpu(recipes: Sequence[Recipe], space: ModelSpace) -> list[Proposal]:
     most, least = space.threads[0], space.threads[-1]
     if "onnxruntime" not in space.backends:
         return [Proposal(recipe, threads=most, backend=OPENVINO) for recipe in recipes]
@@ -91,7 +91,7 @@ def _on_cpu(recipes: Sequence[Recipe], space: SearchSpace) -> list[Proposal]:
     return found
 
 
-def _on_gpu(gpu: str, space: SearchSpace, left_out: dict[str, str]) -> Iterator[Proposal]:
+def _on_gpu(gpu: str, space: ModelSpace, left_out: dict[str, str]) -> Iterator[Proposal]:
     yield Proposal(ORIGINAL, gpu)
     is_fp32, unmade = space.facts.precision == "fp32", space.facts.unquantisable
     halved = [Recipe("fp16") if is_fp32 else ORIGINAL]
@@ -107,7 +107,7 @@ def _on_gpu(gpu: str, space: SearchSpace, left_out: dict[str, str]) -> Iterator[
                 yield from (Proposal(recipe, gpu, mode=word) for recipe in recipes)
 
 
-def neighbours(leader: Proposal, space: SearchSpace) -> Iterator[Proposal]:
+def neighbours(leader: Proposal, space: ModelSpace) -> Iterator[Proposal]:
     """Proposals that differ from the leader in one respect: a local search."""
     if leader.device != "cpu" or leader.threads is None:
         return
@@ -135,7 +135,7 @@ def rivals(ranked: Sequence[Case]) -> list[Case]:
     return [on_threads(count, c) for c in ranked[1:] if count and c.threads and not c.is_compiled]
 
 
-def _other_ways(leader: Proposal, space: SearchSpace) -> Iterator[Proposal]:
+def _other_ways(leader: Proposal, space: ModelSpace) -> Iterator[Proposal]:
     """The leader's variant with other options, and in the other library."""
     is_float = leader.recipe.method is None
     may_round = not space.precisions or BFLOAT in space.precisions
@@ -159,14 +159,13 @@ def _other_ways(leader: Proposal, space: SearchSpace) -> Iterator[Proposal]:
         yield replace(leader, mode=BFLOAT)
 
 
-def _precision(proposal: Proposal, space: SearchSpace) -> str:
-    """The precision in which a proposal computes."""
+def _precision(proposal: Proposal, space: ModelSpace) -> str:
     if proposal.mode == "tf32":
         return proposal.mode
     return space.facts.precision if proposal.recipe == ORIGINAL else proposal.recipe.precision
 
 
-def convolves(space: SearchSpace) -> bool:
+def convolves(space: ModelSpace) -> bool:
     return any(kind in space.facts.operators for kind in CONVOLUTIONS)
 
 
@@ -181,7 +180,7 @@ def static_recipe(cpu: Cpu) -> Recipe:
     )
 
 
-def _quantised(space: SearchSpace, left_out: dict[str, str]) -> list[Recipe]:
+def _quantised(space: ModelSpace, left_out: dict[str, str]) -> list[Recipe]:
     """The INT8 variants that this model allows; in a default run those that are promising."""
     facts, inside = space.facts, ", ".join(space.facts.control_flow)
     why = None
@@ -205,7 +204,7 @@ def _quantised(space: SearchSpace, left_out: dict[str, str]) -> list[Recipe]:
     return [recipe for recipe in found if _takes(space, recipe)]
 
 
-def _every(space: SearchSpace) -> list[Recipe]:
+def _every(space: ModelSpace) -> list[Recipe]:
     static = static_recipe(space.cpu)
     shapes = [
         replace(static, scope=scope, per_channel=per_channel)
@@ -223,7 +222,7 @@ def _every(space: SearchSpace) -> list[Recipe]:
     ]
 
 
-def _promising(space: SearchSpace, left_out: dict[str, str]) -> list[Recipe]:
+def _promising(space: ModelSpace, left_out: dict[str, str]) -> list[Recipe]:
     """The INT8 variants that are worth a place in a default run."""
     static, dynamic = static_recipe(space.cpu), Recipe("int8", "dynamic")
     found = [
@@ -248,7 +247,7 @@ def _promising(space: SearchSpace, left_out: dict[str, str]) -> list[Recipe]:
     return found
 
 
-def _takes(space: SearchSpace, recipe: Recipe) -> bool:
+def _takes(space: ModelSpace, recipe: Recipe) -> bool:
     """Whether the model has operators that this recipe quantises but no narrower one does."""
     dynamic = CONVOLUTIONS if recipe.scope == "all" else PRODUCTS
     return any(space.products.get(k) for k in (STATIC if recipe.method == "static" else dynamic))

@@ -1,7 +1,7 @@
 """A model's run for all front ends: its candidates in order, their gains, and what to ship."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ...contract import Accuracy, Case
 from ...records.model import Explanation, ModelFacts
@@ -78,9 +78,9 @@ def is_as_given(case: Case, facts: ModelFacts) -> bool:
     return case.precision == facts.precision and case.quantization is None
 
 
-def original(row: Row, facts: ModelFacts, kind: str) -> Candidate | None:
+def original(candidates: Iterable[Candidate], facts: ModelFacts, kind: str) -> Candidate | None:
     """The fastest valid candidate of the model as given, on this kind of device if it ran there."""
-    found = [c for c in row.candidates if c.blocks and is_as_given(c.case, facts)]
+    found = [c for c in candidates if c.blocks and is_as_given(c.case, facts)]
     found = [c for c in found if not is_too_far_off(c, facts)] or found
     alike = [c for c in found if c.case.device_kind == kind]
     return next(iter(ranked(alike or found)), None)
@@ -93,7 +93,7 @@ def ranked_candidates(report: Report) -> list[RankedCandidate]:
         return []
     sizes = {built.recipe: built.size_bytes for built in model.built}
     facts, found = model.facts, []
-    given = original(row, facts, "cpu")
+    given = original(row.candidates, facts, "cpu")
     over = "above the limit"
     over += "" if facts.max_error is None else f" of {error_text(facts.max_error)}"
     for candidate in in_order(row.candidates):
@@ -125,7 +125,7 @@ def _ship(pick: Candidate, row: Row, facts: ModelFacts) -> str:
         others = any(not is_as_given(c.case, facts) and c.blocks for c in row.candidates)
         why = ": no other variant was shown to be better within the error limit" if others else ""
         return f"Ship {facts.file} as it is{ways}{why}."
-    given, gain = original(row, facts, pick.case.device_kind), ""
+    given, gain = original(row.candidates, facts, pick.case.device_kind), ""
     if given is not None and (gained := gain_over(given, pick)) is not None:
         other = f"the model as given ({short_name(given.case)})"
         gain = f": {gain_text(gained, row.plan.objective, other)}"

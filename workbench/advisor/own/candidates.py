@@ -40,7 +40,7 @@ def way(device: str, precision: str, mode: str | None = None, threads: int | Non
 
 
 @dataclass(frozen=True)
-class Space:
+class CodeSpace:
     """The code, the machine and the options that decide which candidates there can be."""
 
     facts: CodeFacts
@@ -64,7 +64,7 @@ class Space:
         return "fp32" if backend == OPENVINO else self.facts.precision
 
 
-def as_written(space: Space) -> list[Case]:
+def as_written(space: CodeSpace) -> list[Case]:
     """Eager with each number of threads, the code's own or torch's first, then on each GPU."""
     own, chosen = space.facts.precision, space.facts.threads or one_thread_per_core(space.cpu)
     found = [way("cpu", own, threads=n) for n in _threads(space, chosen) if space.on_cpu]
@@ -72,13 +72,13 @@ def as_written(space: Space) -> list[Case]:
     return list(filter(space.request.admits, found))
 
 
-def _threads(space: Space, own: int | None) -> list[int]:
+def _threads(space: CodeSpace, own: int | None) -> list[int]:
     """The numbers of threads to try, that of the code as written first."""
     is_free = own in space.threads or not space.request.threads
     return list(dict.fromkeys([own, *space.threads] if own and is_free else space.threads))
 
 
-def precisions(device: str, space: Space) -> list[str]:
+def precisions(device: str, space: CodeSpace) -> list[str]:
     """The module's own precision, then those of autocast that the device has instructions for.
 
     Weights of 16 bits that a CPU has no instructions for race in FP32 too: with AVX2 alone a layer
@@ -94,7 +94,7 @@ def precisions(device: str, space: Space) -> list[str]:
     return [own, "tf32", "fp16", "bf16"]
 
 
-def quick_changes(space: Space) -> list[Case]:
+def quick_changes(space: CodeSpace) -> list[Case]:
     """Other precisions and layouts, which take little time to prepare, then CUDA graphs."""
     found: list[Case] = []
     for device, threads in space.devices.items():
@@ -114,7 +114,7 @@ def keeping(case: Case) -> Case:
     return replace(case, mode="+".join(filter(None, [case.mode, KEEP])))
 
 
-def compiled(space: Space, best: Iterable[Case]) -> list[Case]:
+def compiled(space: CodeSpace, best: Iterable[Case]) -> list[Case]:
     """torch.compile of the best eager candidate on each device."""
     found = []
     for case in best:
@@ -134,7 +134,7 @@ def compile_s(
     return found_s * min(SLOWEST, max(1.0, import_s / IMPORT_S))
 
 
-def function_cases(space: Space, scenario: Scenario) -> list[Case]:
+def function_cases(space: CodeSpace, scenario: Scenario) -> list[Case]:
     """The function with each number of threads, and on each GPU if it has a parameter for the
     device; one that needs a GPU but has no such parameter computes on the first.
 
@@ -163,7 +163,7 @@ def _device(word: str) -> str:
     return f"{known.name}:{int(number)}"
 
 
-def command_cases(space: Space, question: OwnQuestion) -> list[Case]:
+def command_cases(space: CodeSpace, question: OwnQuestion) -> list[Case]:
     """The command with every combination of the values of --over.
 
     The value of an axis called `device` says where it runs: `cuda` and `gpu` mean the first GPU, a

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from ...contract import HALF, Case, ParameterValue, kind_of
 from ...records.code import CodeFacts
-from .candidates import COMPILE, GRAPH, KEEP, NHWC, Space, as_written, quick_changes, way
+from .candidates import COMPILE, GRAPH, KEEP, NHWC, CodeSpace, as_written, quick_changes, way
 
 FUSED = "fused"
 MODES = (NHWC, COMPILE, FUSED, KEEP)  # in the order of a case's mode
@@ -14,7 +14,7 @@ MOST_WORKERS = 16
 LONGEST_SAMPLE_S = 2.0
 
 
-def start(space: Space) -> list[Case]:
+def start(space: CodeSpace) -> list[Case]:
     """The code as written and each change that is quick to prepare, without loader processes."""
     facts = space.facts
     found = [*as_written(space), *quick_changes(space)]
@@ -27,7 +27,7 @@ def start(space: Space) -> list[Case]:
     return [replace(each, tuning=_tuning(space, each.device)) for each in able]
 
 
-def _is_promising(case: Case, space: Space) -> bool:
+def _is_promising(case: Case, space: CodeSpace) -> bool:
     """False for FP16 on the CPU by autocast, unless it is asked for, and for FP32 in place of the
     weights' 16 bits, which trains something else.
 
@@ -41,7 +41,7 @@ def _is_promising(case: Case, space: Space) -> bool:
     return not (is_half and kind_of(case.device).on_host) or bool(space.request.precisions)
 
 
-def after(leader: Case, space: Space, batch: int | None, waiting: float) -> list[Case]:
+def after(leader: Case, space: CodeSpace, batch: int | None, waiting: float) -> list[Case]:
     """The cases that differ from the leader of a device in one respect.
 
     `waiting` is the share of its time (0 to 1) in which the leader waits for data.  Without a wait
@@ -60,7 +60,7 @@ def after(leader: Case, space: Space, batch: int | None, waiting: float) -> list
     return found
 
 
-def workers(space: Space, batch: int | None, device: str) -> list[int]:
+def workers(space: CodeSpace, batch: int | None, device: str) -> list[int]:
     """Numbers of loader processes: powers of two, since a sample holds whole rounds of all loaders.
 
     Long steps allow fewer; a step on the CPU does not limit the number for a GPU.
@@ -75,7 +75,7 @@ def workers(space: Space, batch: int | None, device: str) -> list[int]:
     return sorted({count for count in (0, 2, 4, 8, largest) if count <= bound})
 
 
-def steps_per_sample(space: Space, batch: int | None, device: str) -> int:
+def steps_per_sample(space: CodeSpace, batch: int | None, device: str) -> int:
     """Steps in one sample of every candidate of a device: one batch of each loader, for the most
     loaders.
 
@@ -85,7 +85,7 @@ def steps_per_sample(space: Space, batch: int | None, device: str) -> int:
     return max(1, *workers(space, batch, device)) if space.facts.data else 1
 
 
-def _with_modes(leader: Case, space: Space) -> Iterator[Case]:
+def _with_modes(leader: Case, space: CodeSpace) -> Iterator[Case]:
     """The leader with one more mode, for each but KEEP that is possible and that it lacks."""
     present, impossible = leader.mode_words, {KEEP, *_impossible(leader.device, space.facts)}
     if not space.facts.convolves:
@@ -99,7 +99,7 @@ def _impossible(device: str, facts: CodeFacts) -> set[str]:
     return {each.removesuffix(f" on {device}") for each in facts.impossible}
 
 
-def _tuning(space: Space, device: str) -> dict[str, ParameterValue]:
+def _tuning(space: CodeSpace, device: str) -> dict[str, ParameterValue]:
     if not space.facts.data:
         return {}
     return {"workers": 0} if kind_of(device).on_host else {"workers": 0, "pin": 0}

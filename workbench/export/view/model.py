@@ -240,7 +240,7 @@ def operator_lines(chosen: Candidate | None, report: Report, width: int) -> list
         return [title, *facts_lines([fact("", why)], width)] if why else []
     candidate = report.candidates[found.case]
     case = candidate.case
-    given = original(row, model.facts, case.device_kind)
+    given = original(row.candidates, model.facts, case.device_kind)
     longest = max(max(each.fp32_s, each.int8_s) for each in found.operators) or 1.0
     columns = (
         Column("operator", "Operator", minimum=10),

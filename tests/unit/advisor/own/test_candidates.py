@@ -14,7 +14,7 @@ from workbench.advisor.own.candidates import (
     GRAPH,
     REDUCE,
     UNKNOWN,
-    Space,
+    CodeSpace,
     as_written,
     command_cases,
     compile_s,
@@ -36,10 +36,10 @@ GPU = "cuda:0"
 
 def space(
     *, isa: Isa | None = None, gpus: tuple[str, ...] = (), request: Any = None, **facts: Any
-) -> Space:
+) -> CodeSpace:
     found = CodeFacts(kind="torch", name="net:build", code_sha256="", inputs_sha256="", **facts)
     cpu = msgspec.structs.replace(machines.epyc(), isa=isa or Isa())
-    return Space(found, cpu, (4, 2, 1), gpus, request or Request())
+    return CodeSpace(found, cpu, (4, 2, 1), gpus, request or Request())
 
 
 def labels(found: list[Case]) -> list[str]:
@@ -188,7 +188,7 @@ TRAIN = "python train.py --device {device} --workers {workers}"
 def _function(
     facts: CodeFacts = WORK, request: Request | None = None, size: int | None = None
 ) -> list[str]:
-    one = Space(facts, machines.epyc(), (8, 4, 1), (GPU,), request or Request())
+    one = CodeSpace(facts, machines.epyc(), (8, 4, 1), (GPU,), request or Request())
     scenario = msgspec.structs.replace(FUNCTION.scenario(), batch=size)
     return [case.id for case in function_cases(one, scenario)]
 

@@ -7,7 +7,7 @@ import machines
 import msgspec
 import pytest
 
-from workbench.advisor.own.candidates import Space, way
+from workbench.advisor.own.candidates import CodeSpace, way
 from workbench.advisor.own.training import after, start, steps_per_sample, workers
 from workbench.contract import Case
 from workbench.planning.request import Request
@@ -28,9 +28,9 @@ def space(
     gpus: tuple[str, ...] = (),
     request: Request | None = None,
     **facts: Any,
-) -> Space:
+) -> CodeSpace:
     found = CodeFacts(kind="torch", name="net:build", code_sha256="", inputs_sha256="", **facts)
-    return Space(found, on or cpu(), (16, 8, 1), gpus, request or Request())
+    return CodeSpace(found, on or cpu(), (16, 8, 1), gpus, request or Request())
 
 
 def labels(found: list[Case]) -> list[str]:
