@@ -135,18 +135,24 @@ def summary(outputs: Sequence[OutputAccuracy], metric: str) -> float:
 
 
 def differing(answer: Array, reference: Array) -> float:
-    """The share of labels that change, or of rows by their largest entry; 0 without any, as where
-    nothing is found."""
+    """The share of labels that change, or of rows or pixels by their largest entry; 0 without any,
+    as where nothing is found."""
     if not reference.size:
         return 0.0
     if holds_labels(reference):
         return float(np.mean(answer != reference))
-    return float(np.mean(np.argmax(answer, axis=-1) != np.argmax(reference, axis=-1)))
+    axis = _classes(reference)
+    return float(np.mean(answer.argmax(axis) != reference.argmax(axis)))
 
 
 def has_classes(reference: Array) -> bool:
-    has_rows = reference.ndim >= 1 and reference.shape[-1] >= 2 and reference.dtype.kind == "f"
-    return has_rows or holds_labels(reference)
+    has_rows = reference.ndim >= 1 and reference.shape[_classes(reference)] >= 2
+    return (has_rows and reference.dtype.kind == "f") or holds_labels(reference)
+
+
+def _classes(reference: Array) -> int:
+    """The axis of the classes: the last, or the channels of pictures in PyTorch's layout."""
+    return 1 if reference.ndim >= 4 and reference.shape[1] < reference.shape[-1] else -1
 
 
 def holds_labels(reference: Array) -> bool:

@@ -42,6 +42,17 @@ def test_samples_without_rows_change_nothing() -> None:
     assert (found.top1_agreement, found.relative_error) == (1.0, 0.0)
 
 
+@pytest.mark.parametrize("shape", [(1, 3, 4, 8), (1, 4, 8, 3), (32, 3)])
+def test_the_classes_of_pixels_are_their_channels(shape: tuple[int, ...]) -> None:
+    axis = shape.index(3)
+    right = np.random.default_rng(0).random(shape)
+    changed = np.moveaxis(right, axis, -1).copy()
+    changed.reshape(-1, 3)[:8] *= -1
+    wrong = np.moveaxis(changed, -1, axis)
+    assert agreement.differing(wrong, right) == 8 / 32
+    assert not agreement.has_classes(right.take([0], axis))
+
+
 def test_rows_of_one_sample_count_as_one_input() -> None:
     right = np.eye(4)
     answers = [[right], [right[[1, 0, 2, 3]]]]  # half of the rows of the second differ
