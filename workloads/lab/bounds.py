@@ -61,15 +61,24 @@ def upper(
         pairs = list(zip(*output, strict=True))
         if metric == "relative_error" and not agreement.holds_labels(pairs[0][1]):
             for _, piece in agreement.pieces(pairs, parts[place] if parts else ()):
+                found = [reference for _, reference in piece]
                 off, whole, *_ = np.array([agreement.sums(*pair) for pair in piece]).T
-                tail = off * _growth([reference for _, reference in piece])
-                worst = max(worst, _ratio(off, whole, tail, chance))
+                if off.any() or not _counts(found):
+                    worst = max(worst, _ratio(off, whole, off * _growth(found), chance))
+                else:  # that none was seen to change does not say that none will
+                    worst = max(worst, _binomial(0, len(piece), chance))
         elif agreement.has_classes(pairs[0][1]):
             # A sample with several labels or rows counts by the share of those that differ.  Even
             # if none did, a share of unseen ones may.
             changed = math.ceil(sum(agreement.differing(*pair) for pair in pairs) - 1e-9)
             worst = max(worst, _binomial(changed, len(pairs), chance))
     return worst
+
+
+def _counts(references: Sequence[Array]) -> bool:
+    """Whether an output holds whole numbers, such as those of classes, and not always the same."""
+    is_whole = all(np.array_equal(each, np.rint(each)) for each in references)
+    return is_whole and not all(np.array_equal(each, references[0]) for each in references)
 
 
 def _growth(references: Sequence[Array]) -> Array:

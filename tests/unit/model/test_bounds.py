@@ -149,6 +149,15 @@ def test_where_the_original_is_infinite_its_sign_counts(wrong: float) -> None:
         agreement.sums(np.array([1.0, wrong]), masked, "logits")
 
 
+@pytest.mark.parametrize("kind", ["float32", "uint8"])
+def test_classes_in_other_numbers_may_change_too(kind: str) -> None:
+    label = [[np.array([n % 3], kind)] for n in range(100)]
+    found = bounds.upper(label, label, "relative_error", 0.05)
+    assert found == pytest.approx(1 - 0.05**0.01, abs=1e-4)
+    always = [[np.array([3], kind)]] * 100
+    assert bounds.upper(always, always, "relative_error", 0.05) == 0.0
+
+
 def test_labels_that_none_was_seen_to_change_may_still_change() -> None:
     """100 inputs with a flip rate of 1 % show none with a chance of 37 %."""
     label = [[np.array([3])]]
