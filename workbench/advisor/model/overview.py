@@ -111,6 +111,8 @@ def recommendation(report: Report) -> list[str]:
     if verdict is None or pick is None:
         return [brief(no_pick(row))]
     further = [*_failed(row, facts), *_refuted(pick, row, facts), *ties(verdict, short_name)]
+    if (unmade := facts.unquantisable) is not None:
+        further.insert(0, units.as_sentence(f"INT8 was not tried, since {unmade.dashed}"))
     if facts.weights_are_inputs:
         further.append(UNFUSED)
     return [_ship(pick, row, facts), *further]
