@@ -27,9 +27,9 @@ class OutputAccuracy:
     # that differs.
     relative_error: float
     cosine: float | None  # cosine of the angle between the two; None if either is all zeros
-    # Share of labels that stay, or of rows by their largest entry; None without classes.
+    # Share of labels that stay, or of rows or pixels by their largest entry; None without classes.
     top1_agreement: float | None
-    worst_sample: int
+    worst_sample: int  # its place among those checked, whose order is random
     worst_error: float  # relative error of that sample
     # The part with both errors, such as "[:, 4:84]", where numbers of different size are joined.
     part: str | None = None

@@ -27,9 +27,6 @@ class Part:
     size: int  # length of the axis
     places: list[int]  # in order
 
-    def fits(self, array: Array) -> bool:
-        return array.ndim > self.axis and array.shape[self.axis] == self.size
-
     def of(self, array: Array) -> Array:
         return np.take(array, self.places, self.axis)
 
@@ -46,7 +43,7 @@ class Part:
 
 def pieces(pairs: Pairs, parts: Sequence[Part]) -> Iterator[tuple[str | None, Pairs]]:
     """Each part by its label, or the whole without any, or if its size is another."""
-    if not all(part.fits(reference) for part in parts for _, reference in pairs):
+    if any(array.shape[p.axis : p.axis + 1] != (p.size,) for p in parts for _, array in pairs):
         parts = ()
     for part in parts:
         yield part.label, [(part.of(one), part.of(other)) for one, other in pairs]
@@ -112,11 +109,13 @@ def _compared(name: str, pairs: Pairs) -> OutputAccuracy:
     off, whole, length, product = by_sample.sum(axis=0).tolist()
     scale = math.sqrt(whole * length)
     worst = int(np.argmax(errors))
+    is_named = all(has_classes(reference) for _, reference in pairs)
+    stay = 1.0 - float(np.mean([differing(*pair) for pair in pairs])) if is_named else None
     return OutputAccuracy(
         name=name,
         relative_error=_relative(off, whole, labels=labels),
         cosine=product / scale if scale > 0 else None,
-        top1_agreement=_top1(pairs),
+        top1_agreement=stay,
         worst_sample=worst,
         worst_error=errors[worst],
     )
@@ -135,18 +134,24 @@ def summary(outputs: Sequence[OutputAccuracy], metric: str) -> float:
 
 
 def differing(answer: Array, reference: Array) -> float:
-    """The share of labels that change, or of rows by their largest entry; 0 without any, as where
-    nothing is found."""
+    """The share of labels that change, or of rows or pixels by their largest entry; 0 without any,
+    as where nothing is found."""
     if not reference.size:
         return 0.0
     if holds_labels(reference):
         return float(np.mean(answer != reference))
-    return float(np.mean(np.argmax(answer, axis=-1) != np.argmax(reference, axis=-1)))
+    axis = _classes(reference)
+    return float(np.mean(answer.argmax(axis) != reference.argmax(axis)))
 
 
 def has_classes(reference: Array) -> bool:
-    has_rows = reference.ndim >= 1 and reference.shape[-1] >= 2 and reference.dtype.kind == "f"
-    return has_rows or holds_labels(reference)
+    has_rows = reference.ndim >= 1 and reference.shape[_classes(reference)] >= 2
+    return (has_rows and reference.dtype.kind == "f") or holds_labels(reference)
+
+
+def _classes(reference: Array) -> int:
+    """The axis of the classes: the last, or the channels of pictures in PyTorch's layout."""
+    return 1 if reference.ndim >= 4 and reference.shape[1] < reference.shape[-1] else -1
 
 
 def holds_labels(reference: Array) -> bool:
@@ -194,10 +199,3 @@ def _relative(off: float, whole: float, *, labels: bool) -> float:
     labels, the share that differs."""
     share = off / whole if whole else float(off > 0)
     return share if labels else math.sqrt(share)
-
-
-def _top1(pairs: Pairs) -> float | None:
-    """The share of labels, or of rows by their largest entry, that stay; None without classes."""
-    if not all(has_classes(reference) for _, reference in pairs):
-        return None
-    return 1.0 - float(np.mean([differing(*pair) for pair in pairs]))

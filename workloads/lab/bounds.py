@@ -18,8 +18,7 @@ from .samples import Samples
 
 CHOOSE, CHECK = 0.05, 0.025  # chance of a bound that is too low
 SURE = 0.9  # the least that the largest of many probabilities reaches
-UNDECIDED = 1 / 8  # sum of (p (1 - p))^2 of an answer between two classes
-LEAST_SPREAD = 1e-6  # such a sum below which rounding makes more of the error than logits do
+FEW = 20  # inputs that make the error of probabilities, in effect, below which no bound holds
 FEWEST = 40  # inputs from which on the bound of a relative error holds where errors are skewed
 
 
@@ -37,11 +36,13 @@ def promised(
     answers: Samples,
     references: Samples,
     metric: str,
-    limit: float,
-    chance: float,
+    limit: float | None,
+    chance: float | None,
     parts: Sequence[Sequence[Part]] = (),
 ) -> float | None:
-    """As `upper`; None if the inputs are too few for a bound that can meet `limit`."""
+    """As `upper`; None without limit or chance, or with too few inputs for a bound within it."""
+    if limit is None or chance is None:
+        return None
     least = fewest(metric, limit, chance, labels=any(map(agreement.holds_labels, references[0])))
     is_enough = least is not None and len(answers) >= least
     return upper(answers, references, metric, chance, parts) if is_enough else None
@@ -53,17 +54,22 @@ def upper(
     metric: str,
     chance: float,
     parts: Sequence[Sequence[Part]] = (),
-) -> float:
-    """The upper bound of the worst output's error; it is too low with `chance` at most."""
+) -> float | None:
+    """The upper bound of the worst output's error, which is too low with `chance` at most; None if
+    few inputs make the error of an output."""
     worst = 0.0
     outputs = zip(zip(*answers, strict=True), zip(*references, strict=True), strict=True)
     for place, output in enumerate(outputs):
         pairs = list(zip(*output, strict=True))
         if metric == "relative_error" and not agreement.holds_labels(pairs[0][1]):
             for _, piece in agreement.pieces(pairs, parts[place] if parts else ()):
+                found = [reference for _, reference in piece]
+                if _is_made_by_few(found):
+                    return None
                 off, whole, *_ = np.array([agreement.sums(*pair) for pair in piece]).T
-                tail = off * _growth([reference for _, reference in piece])
-                worst = max(worst, _ratio(off, whole, tail, chance))
+                is_label = not off.any() and _counts(found)
+                bound = _binomial(0, len(off), chance) if is_label else _ratio(off, whole, chance)
+                worst = max(worst, bound)
         elif agreement.has_classes(pairs[0][1]):
             # A sample with several labels or rows counts by the share of those that differ.  Even
             # if none did, a share of unseen ones may.
@@ -72,24 +78,29 @@ def upper(
     return worst
 
 
-def _growth(references: Sequence[Array]) -> Array:
-    """The factors by which the squared errors of samples would grow if their answers were undecided
-    probabilities: p is off by p (1 - p) times the error of its logit.  Most are near 0 or 1, so
-    that few inputs make nearly all of the error.  1 where the references are other numbers."""
+def _counts(references: Sequence[Array]) -> bool:
+    """Whether an output holds whole numbers, such as those of classes, and not always the same.
+    That none was seen to change does not say that none will."""
+    is_whole = all(np.array_equal(each, np.rint(each)) for each in references)
+    return is_whole and not all(np.array_equal(each, references[0]) for each in references)
+
+
+def _is_made_by_few(references: Sequence[Array]) -> bool:
+    """Whether an output holds probabilities that are near 0 or 1 for most inputs.  The others make
+    nearly all of the error, since p is off by p (1 - p) times the error of its logit."""
     ends = [(each.min(initial=0), each.max(initial=0)) for each in references]
     if min(low for low, _ in ends) < 0 or not SURE <= max(high for _, high in ends) <= 1:
-        return np.ones(len(references))
+        return False
     spread = np.array([np.square(p * (1 - p), dtype=float).sum() for p in references])
-    most = max(UNDECIDED, spread.max()) * spread.any()  # 0 where all are 0 or 1
-    return np.asarray(np.maximum(1.0, most / (spread + LEAST_SPREAD)))
+    return bool(spread.sum() ** 2 < FEW * np.square(spread).sum())
 
 
-def _ratio(off: Array, whole: Array, tail: Array, chance: float) -> float:
+def _ratio(off: Array, whole: Array, chance: float) -> float:
     """The bound of the root of E[off] / E[whole]: Student's t for a ratio of means (W. Cochran,
     Sampling Techniques, 1977, section 6.4), corrected for skewness, and a part for the tail.
 
     Inputs that are too rare to be among these with certainty, such as those beyond a calibrated
-    range, count as the worst one of the `tail`.
+    range, count as the worst one.
     """
     if not off.any() or not whole.any():
         return float(off.any())
@@ -99,7 +110,7 @@ def _ratio(off: Array, whole: Array, tail: Array, chance: float) -> float:
     deviation = residuals.std(ddof=1)
     skewness = (residuals**3).mean() / deviation**3 / math.sqrt(count) if deviation else 0.0
     quantile = _skewed(student_t_quantile(1 - chance, count - 1), skewness)
-    rare = (1 - chance ** (1 / count)) * tail.max() / mean
+    rare = (1 - chance ** (1 / count)) * off.max() / mean
     return math.sqrt(found + quantile * deviation / math.sqrt(count) / mean + rare)
 
 

@@ -8,6 +8,7 @@ limit demands (by bisection, each step measured).  Expensive ones are tried agai
 import math
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -85,10 +86,6 @@ class _Mix:
     left: frozenset[Unit]  # the units in FP32
 
 
-class _OutOfTimeError(Exception):
-    """Another trial would end too late."""
-
-
 class _Search:
     def __init__(
         self, folder: Path, recipe: Recipe, metric: str, limit: float, seconds: float
@@ -109,12 +106,10 @@ class _Search:
         """The best mix that the time allows; WorkloadError `no_mix` if none keeps the limit."""
         if len(found) < 2:
             raise self._no_mix("only one part of the model can be quantised")
-        try:
+        with suppress(TimeoutError):
             best = self._fewest(self._order(found))
             if best is not None:
                 self._readmit(best)
-        except _OutOfTimeError:
-            pass
         best = self._best_seen(MARGIN * self._limit) or self._best_seen(self._limit)
         if best is None:
             nearest = min((mix.error for mix in self._seen.values()), default=math.inf)
@@ -148,7 +143,7 @@ class _Search:
         count, metric = (self._few, "relative_error") if only else (len(self.inputs), self._metric)
         began = time.monotonic()
         if began + 2 * self._trial_s > self._ends:  # the chosen variant is made once more
-            raise _OutOfTimeError
+            raise TimeoutError
         session = cpu_session(quantise.static(self.model, self._ranges, recipe, only))
         names = agreement.compared(session)
         cut = parts.read(self._folder, names)
@@ -162,10 +157,8 @@ class _Search:
             outputs = agreement.compare(names, answers, references, cut)
         except WorkloadError:
             return math.inf
-        bound = None
-        if self._is_bounded and not only:
-            how = metric, self._limit, bounds.CHOOSE, cut
-            bound = bounds.promised(answers, references, *how)
+        chance = bounds.CHOOSE if self._is_bounded and not only else None
+        bound = bounds.promised(answers, references, metric, self._limit, chance, cut)
         return agreement.summary(outputs, metric) if bound is None else bound
 
     def _order(self, found: Sequence[Unit]) -> list[Unit]:

@@ -96,7 +96,7 @@ def _joined(model: Any) -> Joined:
                 held[name] = ""
             else:
                 held[name] = "probability" if name in likely else f"of {name}"
-        if len({*held.values()} - {""}) > 1:
+        if len({*held.values()}) > 1:
             found[port.name] = nodes, held
     return found
 
@@ -142,13 +142,16 @@ def _parts(labels: Array, references: Sequence[Array]) -> list[Part]:
     for axis, size in enumerate(labels.shape if labels.size else ()):
         others = tuple(n for n in range(labels.ndim) if n != axis)
         ends = np.stack([labels.min(others), labels.max(others)], axis=1)
-        kinds = [np.flatnonzero((each == ends).all(1)) for each in np.unique(ends, axis=0)]
+        unique = np.unique(ends, axis=0)  # in order: those that hold given numbers only come first
+        kinds = [np.flatnonzero((each == ends).all(1)) for each in unique]
         squares = [
             np.square(np.nan_to_num(each, posinf=0, neginf=0), dtype=float).mean(others)
             for each in references
             if each.size and each.ndim == labels.ndim and each.shape[axis] == size
         ]
         sizes = [math.sqrt(np.mean([each[places].mean() for each in squares])) for places in kinds]
+        if not unique[0].any() and sizes[0] > TINY:  # their error is none, whatever their size
+            sizes[0] = min((each for each in sizes[1:] if each > TINY), default=0.0) / LARGER
         groups: list[tuple[float, list[int]]] = []
         for each, places in sorted(zip(sizes, kinds, strict=True), key=lambda pair: -pair[0]):
             if not groups or TINY < each <= groups[-1][0] / LARGER:

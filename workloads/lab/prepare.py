@@ -38,7 +38,10 @@ def prepare(model: Path, folder: Path) -> dict[str, Any]:
     for name, change in _steps(current):
         try:
             changed = change(current)
-            _require_same(changed, inputs, reference)
+            off = agreement.error(cpu_session(changed.SerializeToString()), inputs, reference)
+            if off > LARGEST_ERROR:
+                text = f"its outputs differ from the original's by {off:.2g}"
+                raise WorkloadError(text, code="wrong_result")
         except Exception as error:
             code = error.code if isinstance(error, WorkloadError) else "failed"
             hint = "quantisation continues without this step"
@@ -62,14 +65,6 @@ def prepare(model: Path, folder: Path) -> dict[str, Any]:
         "weights_bytes": products.weights_bytes(found),
         "products": dict(Counter(p.type for p in found if p.quantisable and not p.inside)),
     }
-
-
-def _require_same(model: Any, inputs: Any, reference: Any) -> None:
-    """Raise if a model does not load, or its outputs differ from the original's."""
-    error = agreement.error(cpu_session(model.SerializeToString()), inputs, reference)
-    if error > LARGEST_ERROR:
-        text = f"its outputs differ from the original's by {error:.2g}"
-        raise WorkloadError(text, code="wrong_result")
 
 
 def _steps(model: Any) -> Iterator[tuple[str, Callable[[Any], Any]]]:

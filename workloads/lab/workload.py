@@ -109,10 +109,8 @@ class ModelTask(OnnxTask):
         """The error of `answers`, and a bound that is too low with `chance`, if they are enough."""
         references = references[: len(answers)]
         outputs = agreement.compare(self.outputs, answers, references, self.parts)
-        value, bound = agreement.summary(outputs, self.metric), None
-        if chance is not None and self.limit is not None:
-            how = self.metric, self.limit, chance, self.parts
-            bound = bounds.promised(answers, references, *how)
+        value = agreement.summary(outputs, self.metric)
+        bound = bounds.promised(answers, references, self.metric, self.limit, chance, self.parts)
         held_out = chance == bounds.CHECK
         inputs = units.counted(len(answers), "held-out input" if held_out else "input")
         reference = f"the model as given, unoptimised, on {inputs}"

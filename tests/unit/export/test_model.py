@@ -222,6 +222,16 @@ def test_weights_that_are_inputs_make_the_gain_too_large() -> None:
     assert "remove_initializer_from_input" in recommendation(report)[-1]
 
 
+def test_where_no_form_could_be_made_the_answer_says_that_none_was_tried() -> None:
+    late = Reason("timeout", "it could not be prepared: no answer within 7 s", "raise --budget")
+
+    def unmade(event: ev.ModelInspected) -> ModelFacts:
+        return msgspec.structs.replace(event.facts, unquantisable=late)
+
+    _, why, *_ = recommendation(Report.of(changed(RUN, ev.ModelInspected, facts=unmade)))
+    assert why.startswith("INT8 was not tried, since it could not be prepared: no answer")
+
+
 def test_without_the_model_as_given_the_pick_is_still_what_to_ship() -> None:
     report = with_verdict(tie=False)
     (row,) = report.rows.values()

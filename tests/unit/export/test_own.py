@@ -102,7 +102,7 @@ def test_the_stage_names_what_is_built_and_the_batch_that_races() -> None:
     assert at(len(events)) == "finishing"
 
 
-@pytest.mark.parametrize(("worst", "said"), [(0.01, ""), (0.02, ", worst sample 1 (2.00%)")])
+@pytest.mark.parametrize(("worst", "said"), [(0.01, ""), (0.02, ", worst sample 2.00%")])
 def test_of_a_single_sample_none_is_the_worst(worst: float, said: str) -> None:
     found = OutputAccuracy("mask", 0.01, None, None, 0, worst)
     assert output_text(found) == f"error 1.00%{said}"

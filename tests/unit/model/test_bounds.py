@@ -2,7 +2,6 @@
 
 import math
 import tracemalloc
-from typing import Any
 
 import numpy as np
 import pytest
@@ -40,6 +39,17 @@ def test_samples_without_rows_change_nothing() -> None:
     assert agreement.differing(nothing.T, nothing.T) == 0.0
     (found,) = agreement.compare(["boxes"], both, both)
     assert (found.top1_agreement, found.relative_error) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 4, 8), (1, 4, 8, 3), (32, 3)])
+def test_the_classes_of_pixels_are_their_channels(shape: tuple[int, ...]) -> None:
+    axis = shape.index(3)
+    right = np.random.default_rng(0).random(shape)
+    changed = np.moveaxis(right, axis, -1).copy()
+    changed.reshape(-1, 3)[:8] *= -1
+    wrong = np.moveaxis(changed, -1, axis)
+    assert agreement.differing(wrong, right) == 8 / 32
+    assert not agreement.has_classes(right.take([0], axis))
 
 
 def test_rows_of_one_sample_count_as_one_input() -> None:
@@ -89,18 +99,15 @@ def test_a_few_inputs_with_very_skewed_errors_have_a_wider_bound(spread, share) 
     assert np.mean(np.array(found) >= 0.1) >= share
 
 
-def test_the_bound_holds_for_probabilities_of_which_few_are_undecided() -> None:
+@pytest.mark.parametrize(("rows", "is_promised"), [(1, False), (500, True)])
+def test_nothing_is_promised_where_few_inputs_make_the_error(rows: int, is_promised: bool) -> None:
+    """A softmax whose answers are rarely undecided, for each input or for each of many pixels."""
     random = np.random.default_rng(0)
-
-    def answers(count: int) -> tuple[Any, Any]:
-        logits = 4 * random.random((count, 1, 1)) ** 0.2 * np.array([1.0, -1.0])
-        right, wrong = np.exp(logits), np.exp(logits + 0.1 * random.standard_normal(logits.shape))
-        return wrong / wrong.sum(2, keepdims=True), right / right.sum(2, keepdims=True)
-
-    true = agreement.compare(["y"], *([[each]] for each in answers(20_000)))[0].relative_error
-    found = [[list(each) for each in answers(48)] for _ in range(200)]
-    held = [bounds.upper(*pair, "relative_error", bounds.CHECK) >= true for pair in found]
-    assert np.mean(held) >= 0.95  # 0.66 if the worst one seen counted as it is
+    logits = 4 * random.random((48, rows, 1)) ** 0.5 * np.array([1.0, -1.0])
+    right, wrong = np.exp(logits), np.exp(logits + 0.1 * random.standard_normal(logits.shape))
+    pairs = ([[each / each.sum(1, keepdims=True)] for each in found] for found in (wrong, right))
+    found = bounds.promised(*pairs, "relative_error", 0.02, bounds.CHECK)
+    assert (found is not None) == is_promised
 
 
 @pytest.mark.parametrize("kind", ["float32", "uint8"])
@@ -136,6 +143,15 @@ def test_where_the_original_is_infinite_its_sign_counts(wrong: float) -> None:
     assert agreement.sums(np.array([1.0, -65504.0]), masked)[0] == 0.0
     with pytest.raises(WorkloadError, match="lacks the sign of the original"):
         agreement.sums(np.array([1.0, wrong]), masked, "logits")
+
+
+@pytest.mark.parametrize("kind", ["float32", "uint8"])
+def test_classes_in_other_numbers_may_change_too(kind: str) -> None:
+    label = [[np.array([n % 3], kind)] for n in range(100)]
+    found = bounds.upper(label, label, "relative_error", 0.05)
+    assert found == pytest.approx(1 - 0.05**0.01, abs=1e-4)
+    always = [[np.array([3], kind)]] * 100
+    assert bounds.upper(always, always, "relative_error", 0.05) == 0.0
 
 
 def test_labels_that_none_was_seen_to_change_may_still_change() -> None:

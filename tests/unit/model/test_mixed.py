@@ -110,7 +110,7 @@ def test_no_time_is_no_mix(tmp_path: Path) -> None:
 
 def test_a_mix_found_before_the_time_ends_is_kept(tmp_path, monkeypatch) -> None:
     prepared(uneven(2), tmp_path)
-    monkeypatch.setattr(mixed._Search, "_readmit", Mock(side_effect=mixed._OutOfTimeError))
+    monkeypatch.setattr(mixed._Search, "_readmit", Mock(side_effect=TimeoutError))
     assert search(tmp_path, 0.05)["error"] <= 0.05
 
 

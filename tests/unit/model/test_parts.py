@@ -90,6 +90,13 @@ def cache() -> Any:
     return graph.model(TOKENS, graph.add("Concat", "x", scaled(graph, 16, 1e-3), axis=1))
 
 
+def padded() -> Any:
+    """Zeros, followed by computed numbers."""
+    graph = Graph()
+    zeros = graph.constant(np.zeros((2, 6, 16), np.float32))
+    return graph.model(TOKENS, graph.add("Concat", zeros, scaled(graph, 16, 1), axis=1))
+
+
 def outliers() -> Any:
     """Columns of different size that a norm makes, as in a transformer."""
     graph = Graph()
@@ -130,7 +137,8 @@ def zeros() -> Any:
         (levels, ["[:, :, 0:4]", "[:, :, 4:7]"]),
         (keypoints, ["[:, :, [0, 1, 3, ...]]", "[:, :, [2, 5]]"]),
         (assigned, ["[0:2]", "[2:5]"]),
-        *((each, []) for each in (alike, heads, classes, cache, labels, outliers, rare, zeros)),
+        (cache, ["[:, 6:12]", "[:, 0:6]"]),
+        *((each, []) for each in (alike, heads, classes, padded, labels, outliers, rare, zeros)),
     ],
 )
 def test_only_joined_quantities_of_different_size_are_parts(made, labels, tmp_path: Path) -> None:

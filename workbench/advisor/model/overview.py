@@ -68,10 +68,8 @@ def untimed_text(candidate: Candidate) -> str:
 
 
 def is_too_far_off(candidate: Candidate, facts: ModelFacts) -> bool:
-    accuracy, reason = candidate.accuracy, candidate.reason
-    if reason is not None and reason.code == "error_limit":
-        return True
-    return accuracy is not None and facts.max_error is not None and accuracy.worst > facts.max_error
+    accuracy, limit = candidate.accuracy, facts.max_error
+    return accuracy is not None and limit is not None and accuracy.worst > limit
 
 
 def is_as_given(case: Case, facts: ModelFacts) -> bool:
@@ -94,8 +92,7 @@ def ranked_candidates(report: Report) -> list[RankedCandidate]:
     sizes = {built.recipe: built.size_bytes for built in model.built}
     facts, found = model.facts, []
     given = original(row.candidates, facts, "cpu")
-    over = "above the limit"
-    over += "" if facts.max_error is None else f" of {error_text(facts.max_error)}"
+    over = f"above the limit of {error_text(facts.max_error or 0.0)}"
     for candidate in in_order(row.candidates):
         case, as_given = candidate.case, is_as_given(candidate.case, facts)
         above = over if is_too_far_off(candidate, facts) else ""
@@ -114,6 +111,8 @@ def recommendation(report: Report) -> list[str]:
     if verdict is None or pick is None:
         return [brief(no_pick(row))]
     further = [*_failed(row, facts), *_refuted(pick, row, facts), *ties(verdict, short_name)]
+    if (unmade := facts.unquantisable) is not None:
+        further.insert(0, units.as_sentence(f"INT8 was not tried, since {unmade.dashed}"))
     if facts.weights_are_inputs:
         further.append(UNFUSED)
     return [_ship(pick, row, facts), *further]

@@ -73,7 +73,7 @@ def output_text(found: OutputAccuracy) -> str:
     if found.top1_agreement is not None:
         parts.append(f"top-1 {found.top1_agreement:.1%}")
     if found.worst_error != found.relative_error:  # equal for a single sample
-        parts.append(f"worst sample {found.worst_sample + 1} ({error_text(found.worst_error)})")
+        parts.append(f"worst sample {error_text(found.worst_error)}")
     return ", ".join(parts)
 
 
