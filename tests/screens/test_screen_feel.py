@@ -215,6 +215,12 @@ def test_sixteen_colours_beat_the_chosen_theme(monkeypatch: pytest.MonkeyPatch) 
     assert themes(app) == [SIXTEEN.name], "the palette offers no other"
 
 
+def test_gnu_screen_gets_no_more_than_256_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert replayed(scenes.h200()).console.color_system == "truecolor"
+    monkeypatch.setenv("STY", "4711.pts-0.host")
+    assert replayed(scenes.h200()).console.color_system == "256"
+
+
 def test_a_theme_that_does_not_exist_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     config.assign("theme", "nrod")
     assert replayed(scenes.h200()).theme == "workbench"
