@@ -108,6 +108,7 @@ class RunScreen(RowScreen):
         lines = raced_lines(row, session, marks, bar.accepts)
         columns = run_columns(row, session, marks=bool(marks))
         table.show(columns, lines, "nothing matches the filter")
+        table.lead(next((line.key for line in lines if not line.is_heading), None))
 
     def _draw_metrics(self) -> None:
         """The workload's own metrics for the selected candidate."""
