@@ -50,7 +50,7 @@ class DetailScreen(ViewScreen):
         if row is None:
             # A new run has no rows yet, or other ones; one that was cut short may have none.
             over = session.report.last_row is not None or not session.going
-            if over and self.is_current:
+            if over and self.is_active:
                 self.app.pop_screen()
             else:
                 self.query_one(Table).show((), (), nothing_yet(session))

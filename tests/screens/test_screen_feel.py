@@ -247,6 +247,19 @@ async def test_the_next_key_goes_before_a_repaint_for_a_second_at_most(monkeypat
         assert not app._dirty, "the picture is old"
 
 
+@pytest.mark.parametrize("key", ["question_mark", "ctrl+p"])
+async def test_the_clock_goes_on_behind_the_help_and_the_palette(key: str) -> None:
+    now = [0.0]
+    app = WorkbenchApp(lambda _: HeldFeed(scenes.midway()), monotonic=lambda: now[0])
+    async with settled(app, SIZE) as pilot:
+        assert "49 s left" in text(pilot)
+        await press(pilot, key)
+        now[0] = 7.0
+        app._tick()
+        await settle(pilot)
+        assert "42 s left" in text(pilot)
+
+
 async def test_x_asks_once_and_forgets_the_question() -> None:
     now = [0.0]
     feed = HeldFeed(scenes.midway())
