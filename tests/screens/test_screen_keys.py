@@ -124,7 +124,7 @@ async def test_enter_opens_the_details_of_the_pick_and_escape_leads_back() -> No
     async with settled(replayed(scenes.h200()), (120, 60)) as pilot:
         await press(pilot, "enter")
         shown = text(pilot)
-        for part in ("Check / limit", "Race", "pick", "compile 610 ms"):
+        for part in ("Check / limit", "race        decided after", "pick", "compile 610 ms"):
             assert part in shown, part
         await press(pilot, "escape")
         assert "  Conf" in text(pilot)
