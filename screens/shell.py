@@ -16,7 +16,6 @@ from workbench.records.errors import JournalError
 from workbench.report.report import Report
 from workbench.report.run_files import read_journal
 from workbench.text.sanitize import shown
-from workbench.text.units import counted
 
 from .keys import ADVISOR, PAGES
 from .pages.base import ViewScreen
@@ -26,8 +25,6 @@ from .state.threads import in_thread
 from .terminal import TerminalApp
 from .theme import choose
 from .widgets.filter import FilterBar
-
-NOTICE = 4  # lines of a copied text in the notice about it
 
 
 def _entries() -> type[Any]:
@@ -85,10 +82,8 @@ class Shell(TerminalApp):
         """Copy to the terminal's clipboard (OSC 52), and show the text in case that fails."""
         if (command := self.view.command()) is not None:
             self.copy_to_clipboard(command)
-            lines = command.splitlines()
-            if (more := len(lines) - NOTICE) > 0:  # code, which its screen shows in full
-                lines[NOTICE:] = [f"and {counted(more, 'more line')}"]
-            self.notify("\n".join(lines), title="Copied", markup=False)
+            text = "the code on this screen" if "\n" in command else command
+            self.notify(text, title="Copied", markup=False)
 
     def action_export(self) -> None:
         self.export(self.session.report)
