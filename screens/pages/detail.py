@@ -7,9 +7,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from workbench.export.view import answers
+from workbench.export.view.curves import curve_marks
 from workbench.export.view.details import INDENT, candidate_facts, profile_facts, why_facts
 from workbench.export.view.spans import Fact, Text, facts_lines, heading
 from workbench.export.view.tables import raced_lines, run_columns
+from workbench.records.document import Sweep
 from workbench.report.candidate import Row
 
 from ..state.session import Session
@@ -32,6 +34,7 @@ class DetailScreen(ViewScreen):
         super().__init__()
         self._scenario = scenario
         self._case_id = case_id
+        self._sweep: Sweep | None = None  # of its crossover
 
     def body(self) -> ComposeResult:
         yield Drawn(id="detail-title")
@@ -58,8 +61,10 @@ class DetailScreen(ViewScreen):
         table = self.query_one(Table)
         if self._case_id is not None:
             table.cursor, self._case_id = self._case_id, None
-        lines = raced_lines(row, session)
-        table.show(run_columns(row, session, checks=True), lines, "no candidates")
+        self._sweep = next((s for s in session.report.sweeps if s.scenario == self._scenario), None)
+        marks = curve_marks(self._sweep) if self._sweep is not None else {}
+        columns = run_columns(row, session, marks=bool(marks), checks=True)
+        table.show(columns, raced_lines(row, session, marks), "no candidates")
 
     def draw_chosen(self) -> None:
         row, session = self.row, self.session
@@ -79,9 +84,8 @@ class DetailScreen(ViewScreen):
         for title, facts in parts:
             if facts:
                 lines += [heading(title, width), *facts_lines(facts, width, INDENT), Text()]
-        if row.verdict is not None:
-            curves = answers.crossover_lines(row, session.report, width)
-            lines += [*curves, Text()] if curves else []
+        if row.verdict is not None and self._sweep is not None:
+            lines += [*answers.crossover_lines(row, self._sweep, width), Text()]
         return lines + answers.command_lines(row.plan.reproduce)[1:]
 
     def on_table_moved(self) -> None:
