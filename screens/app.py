@@ -23,7 +23,6 @@ from workbench.report.candidate import Row
 from workbench.report.report import Report
 
 from .keys import ADVISOR, HARDWARE, KEYS, MODEL, PAGES, RUN, RUNS, Page
-from .pages.base import ViewScreen
 from .shell import Shell
 from .state.event_source import CANCEL_S, EventSource, EventSourceError
 from .state.session import Session, can_follow
@@ -75,6 +74,7 @@ class WorkbenchApp(Shell):
         self._dirty = False
         self._painted_at = 0.0
         self._typed = False  # a key since the last tick
+        self._able: tuple[object, ...] = ()  # the state for which the key bar was drawn
         # The one shown, and the one raced here.
         self.session = self.raced = kept or self._new_session(replay=watched is not None)
         self._asked = self._wanted  # on the command line
@@ -206,12 +206,14 @@ class WorkbenchApp(Shell):
         if not self._opened and (mode := _mode_of(self.session)) != ADVISOR:
             self._opened = True  # the kind of run is known now
             self.switch_mode(mode)
-        self.refresh_keys()
-        if (share := self.session.share) is not None and not self.session.replay:
+        session = self.session
+        able = session.phase, len(session.report.rows), self.current_mode, session is self.raced
+        if able != self._able:  # else the same keys work as before
+            self._able = able
+            self.screen.refresh_bindings()  # the app's own method does nothing while it mounts
+        if (share := session.share) is not None and not session.replay:
             self.show_title(f"workbench {share:.0%}")
-        screen = self.screen
-        if isinstance(screen, ViewScreen):
-            screen.call_later(screen.repaint)
+        self.view.call_later(self.view.repaint)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         going = self.session.going
@@ -233,8 +235,7 @@ class WorkbenchApp(Shell):
             case "stop":
                 return going and self.session.phase != "stopping"
             case "copy":
-                screen = self.screen
-                return isinstance(screen, ViewScreen) and screen.command() is not None
+                return self.view.command() is not None
             case "next_step":
                 return not going and self._starts and self._next_step() is not None
             case "export":
@@ -254,8 +255,7 @@ class WorkbenchApp(Shell):
 
     def _next_step(self) -> str | None:
         """The command that the verdict of the selected row proposes."""
-        view = self.screen if isinstance(self.screen, ViewScreen) else None
-        row = view.row if view is not None and "next_step" not in view.UNUSED else None
+        row = self.view.row if "next_step" not in self.view.UNUSED else None
         proposed = row.verdict.next_best if row is not None and row.verdict is not None else ""
         found = PROPOSED.search(proposed)
         return found[1] if found else None

@@ -1,6 +1,5 @@
 """The screens with a tab, and the keys of the application."""
 
-from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -39,14 +38,6 @@ PAGES = (
 )
 
 
-def _tab_bindings() -> Iterator[Binding]:
-    """The key of each screen; the key bar names them in one entry."""
-    keys = f"{PAGES[0].key}-{PAGES[-1].key}"
-    for page in PAGES:
-        action, first = f"switch_mode('{page.label}')", page is PAGES[0]
-        yield Binding(page.key, action, "Screens", show=first, key_display=keys, group=TABS)
-
-
 KEYS = (
     Binding(
         "c",
@@ -62,7 +53,10 @@ KEYS = (
         tooltip="write this run as an HTML page into a new file",
         group=TABS,
     ),
-    *_tab_bindings(),
+    *(  # the key bar names them in one entry
+        Binding(page.key, f"switch_mode('{page.label}')", "Screens", key_display="1-6", group=TABS)
+        for page in PAGES
+    ),
     Binding("escape", "close_run", "Close run", tooltip="back from an opened run"),
     Binding("s", "start", "Start", tooltip="start the same run again"),
     Binding(

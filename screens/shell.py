@@ -16,7 +16,6 @@ from workbench.records.errors import JournalError
 from workbench.report.report import Report
 from workbench.report.run_files import read_journal
 from workbench.text.sanitize import shown
-from workbench.text.units import counted
 
 from .keys import ADVISOR, PAGES
 from .pages.base import ViewScreen
@@ -26,8 +25,6 @@ from .state.threads import in_thread
 from .terminal import TerminalApp
 from .theme import choose
 from .widgets.filter import FilterBar
-
-NOTICE = 4  # lines of a copied text in the notice about it
 
 
 def _entries() -> type[Any]:
@@ -44,7 +41,6 @@ class Shell(TerminalApp):
     session: Session
     raced: Session
     _source: EventSource | None = None  # sends the events of what runs here
-    _able: tuple[object, ...] = ()  # the state for which the key bar was drawn
     _resume_later = False  # the run was paused for a suspend
 
     def on_mount(self) -> None:
@@ -52,25 +48,20 @@ class Shell(TerminalApp):
         self.app_resume_signal.subscribe(self, self._resumed, immediate=True)
 
     @property
+    def view(self) -> ViewScreen:
+        """The screen that shows the run; help, the palette or the form may cover it."""
+        return next(each for each in reversed(self.screen_stack) if isinstance(each, ViewScreen))
+
+    @property
     def tabs(self) -> dict[str, str]:
         """The key of each screen with a tab, by its name."""
         return {page.label: page.key for page in PAGES}
-
-    def refresh_keys(self) -> None:
-        """Redraw the key bar if other keys work now than before."""
-        session = self.session
-        opened = session is not self.raced
-        able = session.phase, bool(session.report.rows), self.current_mode, opened
-        if able != self._able:
-            self._able = able
-            self.screen.refresh_bindings()  # the app's own method does nothing while it mounts
 
     def action_help(self) -> None:
         from .pages.help import HelpScreen, help_keys
 
         tabs = [(page.key, page.help) for page in PAGES]
-        page = type(self.screen).__name__.removesuffix("Screen")
-        self.push_screen(HelpScreen([*help_keys(self.screen, self), *tabs], page))
+        self.push_screen(HelpScreen([*help_keys(self.screen, self), *tabs], self.view.label))
 
     def send_control(self, control: str) -> None:
         """Send "pause", "resume" or "cancel" to the source."""
@@ -89,14 +80,10 @@ class Shell(TerminalApp):
 
     def action_copy(self) -> None:
         """Copy to the terminal's clipboard (OSC 52), and show the text in case that fails."""
-        screen = self.screen
-        command = screen.command() if isinstance(screen, ViewScreen) else None
-        if command is not None:
+        if (command := self.view.command()) is not None:
             self.copy_to_clipboard(command)
-            lines = command.splitlines()
-            if (more := len(lines) - NOTICE) > 0:  # code, which its screen shows in full
-                lines[NOTICE:] = [f"and {counted(more, 'more line')}"]
-            self.notify("\n".join(lines), title="Copied", markup=False)
+            text = "the code on this screen" if "\n" in command else command
+            self.notify(text, title="Copied", markup=False)
 
     def action_export(self) -> None:
         self.export(self.session.report)

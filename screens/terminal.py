@@ -50,6 +50,8 @@ class TerminalApp(App[None]):
     is_opening = True  # nothing was drawn yet
 
     def __init__(self) -> None:
+        if "STY" in os.environ:  # GNU screen misreads 24-bit colours, which the terminal may have
+            os.environ.pop("COLORTERM", None)
         # NO_COLOR means none, not grey: Textual drops colours only from a native palette.
         ansi = True if "NO_COLOR" in os.environ else None
         super().__init__(driver_class=TerminalDriver, ansi_color=ansi)

@@ -52,8 +52,8 @@ async def tick(pilot: Pilot[None], *names: str) -> None:
     for name in names:
         while chips.at > 0:
             await pilot.press("left")
-        while chips.current != name:
-            before = chips.current
+        while chips._options[chips.at] != name:
+            before = chips.at
             await pilot.press("right")
-            assert chips.current != before, f"there is no {name}"
+            assert chips.at != before, f"there is no {name}"
         await press(pilot, "space")

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from textual import events
 from textual.app import ComposeResult
@@ -71,14 +71,18 @@ class ViewScreen(Screen[None]):
     _seen = False  # whether it is shown, and was drawn for that
 
     @property
+    def label(self) -> str:
+        """Its name on the tabs and in the list of words; `Page` has the same."""
+        return type(self).__name__.removesuffix("Screen")
+
+    @property
     def shell(self) -> Any:
         """The application, whose module imports this one."""
         return self.app
 
     @property
     def session(self) -> Session:
-        found: Session = self.shell.session
-        return found
+        return cast(Session, self.shell.session)
 
     @property
     def row(self) -> Row | None:
@@ -143,8 +147,8 @@ class ViewScreen(Screen[None]):
             for pane in self.query(Pane) if self._followed else ():
                 pane.scroll_home(animate=False)
             self._followed = session
-        tabs, page = self.shell.tabs, type(self).__name__.removesuffix("Screen")
-        mode = page if page in tabs else self.app.current_mode
+        tabs = self.shell.tabs
+        mode = self.label if self.label in tabs else self.app.current_mode
         self.query_one(TopBars).show(session, tabs, mode)
         failed = session.failure is not None
         self.write("failure", lambda width: failure_lines(session, width), when=failed)

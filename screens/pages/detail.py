@@ -1,4 +1,4 @@
-"""The details of one row: every candidate and the log of its race."""
+"""The details of one row: its candidates, the one under the cursor, and the answer."""
 
 from dataclasses import replace
 from typing import ClassVar
@@ -6,12 +6,12 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from workbench.advisor.race_summary import counts_text
-from workbench.export.view.answers import answer_facts, command_lines, crossover_lines
+from workbench.export.view import answers
+from workbench.export.view.curves import curve_marks
 from workbench.export.view.details import INDENT, candidate_facts, profile_facts, why_facts
-from workbench.export.view.events import log_lines, race_log
-from workbench.export.view.spans import Fact, Text, fact, facts_lines, heading
+from workbench.export.view.spans import Fact, Text, facts_lines, heading
 from workbench.export.view.tables import raced_lines, run_columns
+from workbench.records.document import Sweep
 from workbench.report.candidate import Row
 
 from ..state.session import Session
@@ -34,6 +34,7 @@ class DetailScreen(ViewScreen):
         super().__init__()
         self._scenario = scenario
         self._case_id = case_id
+        self._sweep: Sweep | None = None  # of its crossover
 
     def body(self) -> ComposeResult:
         yield Drawn(id="detail-title")
@@ -50,7 +51,7 @@ class DetailScreen(ViewScreen):
         if row is None:
             # A new run has no rows yet, or other ones; one that was cut short may have none.
             over = session.report.last_row is not None or not session.going
-            if over and self.is_current:
+            if over and self.is_active:
                 self.app.pop_screen()
             else:
                 self.query_one(Table).show((), (), nothing_yet(session))
@@ -60,8 +61,10 @@ class DetailScreen(ViewScreen):
         table = self.query_one(Table)
         if self._case_id is not None:
             table.cursor, self._case_id = self._case_id, None
-        lines = raced_lines(row, session)
-        table.show(run_columns(row, session, checks=True), lines, "no candidates")
+        self._sweep = next((s for s in session.report.sweeps if s.scenario == self._scenario), None)
+        marks = curve_marks(self._sweep) if self._sweep is not None else {}
+        columns = run_columns(row, session, marks=bool(marks), checks=True)
+        table.show(columns, raced_lines(row, session, marks), "no candidates")
 
     def draw_chosen(self) -> None:
         row, session = self.row, self.session
@@ -70,9 +73,10 @@ class DetailScreen(ViewScreen):
 
     def _lines(self, row: Row, session: Session, width: int) -> list[Text]:
         candidate = self.chosen
+        answered = answers.result_facts if row.verdict else answers.answer_facts
         parts: list[tuple[str, list[Fact]]] = [
             ("Candidate", candidate_facts(candidate, session) if candidate else []),
-            ("Answer", answer_facts(row, session)),
+            ("Answer", answered(row, session)),
             ("Why", why_facts(candidate, session.report) if candidate else []),
             ("Profile", profile_facts(candidate, session.report.trace) if candidate else []),
         ]
@@ -80,12 +84,9 @@ class DetailScreen(ViewScreen):
         for title, facts in parts:
             if facts:
                 lines += [heading(title, width), *facts_lines(facts, width, INDENT), Text()]
-        if row.verdict is not None:
-            curves = crossover_lines(row, session.report, width)
-            lines += [*curves, Text()] if curves else []
-        race = _race_lines(row, session, width)
-        lines += [heading("Race", width), *race] if race else []
-        return lines + command_lines(row.plan.reproduce)
+        if row.verdict is not None and self._sweep is not None:
+            lines += [*answers.crossover_lines(row, self._sweep, width), Text()]
+        return lines + answers.command_lines(row.plan.reproduce)[1:]
 
     def on_table_moved(self) -> None:
         self.call_after_refresh(self.query_one(Pane).scroll_home, animate=False)
@@ -98,12 +99,3 @@ class DetailScreen(ViewScreen):
         verdict = self.session.report.rows[self._scenario].verdict
         self._case_id = verdict.pick if verdict else None
         self.repaint()
-
-
-def _race_lines(row: Row, session: Session, width: int) -> list[Text]:
-    """The events of the race; for a document, which keeps none, its summary."""
-    log = race_log(row, session.log)
-    race = row.verdict.race if row.verdict is not None else None
-    if log or race is None:
-        return log_lines(log, width)
-    return facts_lines([fact("", counts_text(race))], width)

@@ -34,7 +34,10 @@ _ENTRIES = {  # title and question of each entry that is not a workload
     SCENARIOS: ("The scenarios of the advisor", "Which device suits each scenario?"),
     OWN: ("A module, function or command", "Where and how should it run?"),
 }
-_COLUMNS = (Column("name", "type to find", maximum=24), Column("title", "", rank=1, minimum=24))
+_COLUMNS = (
+    Column("name", "type to find", minimum=12, maximum=24),
+    Column("title", "", rank=1, minimum=24),
+)
 # Keys that find an entry, by the character they add.
 _LETTERS = {each: each for each in ascii_lowercase + digits}
 _LETTERS |= {"underscore": "_", "minus": "-", "space": " "}
@@ -114,7 +117,7 @@ class NewRunScreen(ModalScreen[Request | None]):
 
     CSS_PATH = "../new_run.tcss"
     AUTO_FOCUS = "Table"
-    HORIZONTAL_BREAKPOINTS = [(110, "-wide")]  # noqa: RUF012
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (50, "-usual"), (110, "-wide")]  # noqa: RUF012
     # With priority: a key that follows at once must find the focus already moved.
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,right", "choose", "Choose", key_display="enter", priority=True),

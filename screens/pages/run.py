@@ -25,11 +25,20 @@ from .base import FILTER, nothing_yet
 from .detail import DetailScreen
 from .row import RowScreen
 
+WHEEL = 3  # lines of the log for each step of a mouse wheel
 LINES_AROUND_LOSS = 15
 LINES_FOR_LOSS = 22  # lines of a terminal that has room for the losses and the log
 WIDTH_FOR_COURSE = 100  # columns of a terminal that draws the lead by round
 LINES_FOR_COURSE = 27  # its lines, not counting those of the candidates
 LINES_FOR_LOG_AND_CURVE = 30  # lines of a terminal that has room for both
+
+
+class Log(Drawn):
+    def on_mouse_scroll_down(self) -> None:
+        self.query_ancestor(RunScreen).action_scroll(1, WHEEL)
+
+    def on_mouse_scroll_up(self) -> None:
+        self.query_ancestor(RunScreen).action_scroll(-1, WHEEL)
 
 
 class RunScreen(RowScreen):
@@ -48,7 +57,7 @@ class RunScreen(RowScreen):
         yield Drawn(id="curve")
         yield Drawn(id="loss")
         yield Drawn(id="course")
-        yield Drawn(id="log")
+        yield Log(id="log")
         yield Drawn(id="now")
 
     def draw(self, session: Session) -> None:
@@ -74,11 +83,12 @@ class RunScreen(RowScreen):
             return parameters == (-1,) or self._log_end is not None
         return super().check_action(action, parameters)
 
-    def action_scroll(self, pages: int) -> None:
-        """Scroll the log, which follows the run again from its end."""
+    def action_scroll(self, pages: int, lines: int = 0) -> None:
+        """Scroll the log, by pages of `lines` if given; at its end it follows the run again."""
         log, entries = self.query_one("#log", Drawn).size, self._entries
         room, end = max(1, log.height - 1), self._log_end or len(entries)
         first = len(log_page(entries, log.width, room))
+        room = lines or room
         if pages > 0:
             end += len(log_page(entries[end:], log.width, room))
         else:
@@ -98,6 +108,7 @@ class RunScreen(RowScreen):
         lines = raced_lines(row, session, marks, bar.accepts)
         columns = run_columns(row, session, marks=bool(marks))
         table.show(columns, lines, "nothing matches the filter")
+        table.lead(next((line.key for line in lines if not line.is_heading), None))
 
     def _draw_metrics(self) -> None:
         """The workload's own metrics for the selected candidate."""

@@ -18,7 +18,8 @@ class Chips(Drawn, can_focus=True):
     """Options of which several, or one if `single`, are ticked; the first is the empty value."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "tick", "Tick"),  # named here, but handled by `on_key`
+        Binding("left,right", "at", "Option", key_display="← →"),  # both are handled by `on_key`
+        Binding("space", "tick", "Tick"),
     ]
 
     at: reactive[int] = reactive(0, init=False)  # the option under the cursor
@@ -40,10 +41,6 @@ class Chips(Drawn, can_focus=True):
     def value(self) -> str:
         """The ticked options, separated by commas; empty if the first one is ticked."""
         return ",".join(self._chosen)
-
-    @property
-    def current(self) -> str:
-        return self._options[self.at]
 
     def offer(self, options: Sequence[str], value: str, *, single: bool) -> None:
         """Show these options, and at the end those of `value` that are not among them."""
@@ -75,12 +72,15 @@ class Chips(Drawn, can_focus=True):
         box = link(f"{mark} {option}", f"tick({number})")
         return box.stylize(style) if style else box if is_on else box.stylize("dim")
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "tick" or bool(parameters) or not self._is_single  # a click has a number
+
     def action_tick(self, number: int | None = None) -> None:
         """Tick or clear an option.  The first clears the others, and is ticked if none is."""
         if number is not None:
             self.focus()
             self.at = number
-        option = self.current
+        option = self._options[self.at]
         rest = [] if self._is_single or self.at == 0 else list(self._chosen)
         if option in rest:
             rest.remove(option)

@@ -6,12 +6,13 @@ most.  Here the least important keys are left out first.
 
 from typing import Any
 
+from textual import events
 from textual.binding import Binding
 from textual.content import Content
 from textual.screen import Screen
+from textual.style import Style
 
 from .drawn import Drawn
-from .styles import link
 
 GAP = 2
 
@@ -33,6 +34,10 @@ class KeyBar(Drawn):
             return  # it is about to be left, and its keys are drawn when it comes back
         self.show(lambda width: key_line(_active(screen), width))
 
+    def on_click(self, event: events.Click) -> None:
+        if key := event.style.meta.get("key"):
+            self.app.simulate_key(key)
+
 
 def _active(screen: Screen[Any]) -> list[Binding]:
     """The bindings that work now: of the focused widget, the screen, the app, each named once."""
@@ -51,8 +56,9 @@ def key_line(bindings: list[Binding], width: int) -> Content:
         shown.remove(min(shown, key=lambda binding: LEAVE_FIRST.index(binding.group)))
     parts = []
     for binding in shown:
-        label = link(binding.description, f"app.simulate_key('{binding.key}')")
-        parts.append(Content.assemble((key_name(binding), "bold $primary"), " ", label))
+        pressed = Style.from_meta({"key": binding.key})
+        key = Content.styled(key_name(binding), "bold $primary").stylize(pressed)
+        parts.append(Content.assemble(key, " ", (binding.description, pressed)))
     return Content(" " * GAP).join(parts)
 
 

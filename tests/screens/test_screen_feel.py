@@ -215,6 +215,12 @@ def test_sixteen_colours_beat_the_chosen_theme(monkeypatch: pytest.MonkeyPatch) 
     assert themes(app) == [SIXTEEN.name], "the palette offers no other"
 
 
+def test_gnu_screen_gets_no_more_than_256_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert replayed(scenes.h200()).console.color_system == "truecolor"
+    monkeypatch.setenv("STY", "4711.pts-0.host")
+    assert replayed(scenes.h200()).console.color_system == "256"
+
+
 def test_a_theme_that_does_not_exist_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     config.assign("theme", "nrod")
     assert replayed(scenes.h200()).theme == "workbench"
@@ -239,6 +245,19 @@ async def test_the_next_key_goes_before_a_repaint_for_a_second_at_most(monkeypat
         now[0], app._dirty = 1.5, True
         tick()
         assert not app._dirty, "the picture is old"
+
+
+@pytest.mark.parametrize("key", ["question_mark", "ctrl+p"])
+async def test_the_clock_goes_on_behind_the_help_and_the_palette(key: str) -> None:
+    now = [0.0]
+    app = WorkbenchApp(lambda _: HeldFeed(scenes.midway()), monotonic=lambda: now[0])
+    async with settled(app, SIZE) as pilot:
+        assert "49 s left" in text(pilot)
+        await press(pilot, key)
+        now[0] = 7.0
+        app._tick()
+        await settle(pilot)
+        assert "42 s left" in text(pilot)
 
 
 async def test_x_asks_once_and_forgets_the_question() -> None:

@@ -132,11 +132,6 @@ async def test_the_log_begins_with_the_last_entry_or_is_left_out_with_its_title(
     async with settled(app, (80, 40)) as pilot:
         await press(pilot, "2")
         assert "Candidate " in text(pilot) and " Log " not in text(pilot)
-    document = Session.of(OpenedRun(Report.of(scenes.sweep()), []))
-    app = WorkbenchApp(lambda _: Feed([]), kept=document, starts=False)
-    async with settled(app, (80, 60)) as pilot:
-        await press(pilot, "enter")
-        assert " Answer ─" in text(pilot) and " Race ─" not in text(pilot)
 
 
 async def test_a_command_that_takes_several_lines_is_shown_whole() -> None:
@@ -144,3 +139,13 @@ async def test_a_command_that_takes_several_lines_is_shown_whole() -> None:
         for key in "4", "3":
             await press(pilot, key)
             assert "count=100000' --over size=512,4096 --budget 5" in in_one([text(pilot)])
+
+
+async def test_the_smallest_form_has_room_for_choices_and_texts() -> None:
+    async with settled(replayed(scenes.h200()), (40, 10)) as pilot:
+        await press(pilot, "n", "home", "down")
+        assert "▌your own co… " in text(pilot)
+        await press(pilot, "enter")
+        assert "kind      (x) torch" in text(pilot)
+        await press(pilot, "down", *"own:build")
+        assert "code      own:build" in text(pilot)

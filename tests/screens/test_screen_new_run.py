@@ -151,6 +151,7 @@ async def test_choices_are_ticked_by_space_and_click_and_none_means_the_default(
     async with settled(app, SIZE) as pilot:
         await choose(pilot, "matmul")
         await press(pilot, "enter", "down")
+        assert "← → Option  space Tick" in text(pilot)
         await tick(pilot, "fp32", "bf16")
         assert "[ ] all  [ ] fp64  [x] fp32" in text(pilot)
         assert "--precision fp32 --precision bf16" in text(pilot)
@@ -168,6 +169,7 @@ async def test_one_choice_excludes_the_others_where_only_one_can_be() -> None:
         await choose(pilot, OWN)
         await press(pilot, "enter")
         assert "  over" not in text(pilot)
+        assert "← → Option" in text(pilot) and "space Tick" not in text(pilot)
         await tick(pilot, "function", "command")
         assert "( ) torch  ( ) function  (x) command" in text(pilot)
         assert "  over" in text(pilot)

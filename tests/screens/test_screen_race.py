@@ -2,7 +2,7 @@
 
 import pytest
 import scenes
-from stage import held, press, replayed, settled, text
+from stage import held, press, replayed, settle, settled, text
 
 from screens.widgets.table import Table
 from workbench.export.view import forest
@@ -55,6 +55,25 @@ async def test_the_cursor_passes_over_the_heading_among_the_candidates() -> None
             assert list(dict.fromkeys(seen)) == [key for key in wanted if key]
         table.click_line(keys.index(""))
         assert table.cursor == keys[0]
+
+
+async def test_the_cursor_stays_on_the_leader_until_the_user_moves_it() -> None:
+    events = scenes.h200()  # in this row another candidate leads after the first round
+    app, feed = held(events[:105])
+    async with settled(app, (120, 40)) as pilot:
+        await press(pilot, "2")
+        table = app.screen.query_one(Table)
+        assert table.cursor.endswith("/cpu/torch/fp32/t16")
+        for event in events[105:115]:
+            feed._more.put_nowait(event)
+        await settle(pilot)
+        assert table.cursor.endswith("/cuda:0/torch/bf16")
+        await press(pilot, "down")
+        below = table.cursor
+        for event in events[115:120]:
+            feed._more.put_nowait(event)
+        await settle(pilot)
+        assert table.cursor == below
 
 
 async def test_the_lead_and_the_samples_are_shown_where_there_is_room() -> None:

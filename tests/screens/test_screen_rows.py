@@ -4,6 +4,7 @@ import dataclasses
 
 import scenes
 from stage import Feed, HeldFeed, click_on, held, press, replayed, settle, settled, text
+from textual.events import MouseScrollDown, MouseScrollUp
 
 from screens.app import WorkbenchApp
 from screens.pages.advisor import AdvisorScreen
@@ -164,6 +165,19 @@ async def test_page_keys_scroll_the_log_of_a_run() -> None:
         assert "pgdn" in text(pilot)
         await press(pilot, *["pagedown"] * pages)
         assert last in text(pilot) and "pgdn" not in text(pilot)
+
+
+async def test_the_wheel_scrolls_the_log_that_follows_the_run_again_from_its_end() -> None:
+    app, _ = held(scenes.midway())
+    async with settled(app, SIZE) as pilot:
+        await press(pilot, "2")
+        seen = [text(pilot)]
+        for kind in (MouseScrollUp, MouseScrollDown, MouseScrollDown):
+            await pilot._post_mouse_events([kind], "#log", offset=(5, 2))
+            await settle(pilot)
+            seen.append(text(pilot))
+        end, back, *again = seen
+        assert back != end and again == [end, end]
 
 
 async def test_page_keys_leave_out_no_entry_of_the_log_however_many_lines_it_takes() -> None:

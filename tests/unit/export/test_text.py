@@ -175,6 +175,14 @@ def test_a_table_of_gpus_that_cannot_be_read_has_no_shares_of_an_unknown_size() 
     assert shown.count("n/a  ") >= 3 and "n/a of" not in shown
 
 
+def test_the_same_remedy_for_both_libraries_of_a_gpu_stands_once() -> None:
+    machine, software = machines.cpu_server()
+    alike = replace(machine.cuda, reason=machine.nvml.reason)
+    shown = " ".join(machine_text(replace(machine, cuda=alike), software).split())
+    assert shown.count("was not found remedy install the NVIDIA driver") == 1
+    assert shown.count("libnvidia-ml.so.1 was not found") == 2
+
+
 def test_the_stack_says_where_it_breaks() -> None:
     assert "Stack" not in machine_text(*machines.cpu_server()), "the section on GPUs says why"
     machine, software = machines.gpu_server()

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from workbench.contract import Case, Work
 from workbench.export.text import run_text
 from workbench.export.view.chart import LABEL
-from workbench.export.view.curves import chart_lines, findings, legend, rate_table
+from workbench.export.view.curves import chart_lines, curve_marks, findings, rate_table
 from workbench.export.view.table import table_lines
 from workbench.records import events as ev
 from workbench.records.document import SetupTimes
@@ -149,12 +149,11 @@ def test_many_curves_are_all_drawn_with_marks_of_their_own() -> None:
     steps = {f"way{number}": {1: 1.0 + number, 2: 1.0 + 2 * number} for number in range(13)}
     (found,) = run_over("n", steps).sweeps
     lines = [line.plain for line in chart_lines(found, 40, 60)]
-    named = [line.plain.split(maxsplit=1) for line in legend(found)]
-    names = [curve.candidate.replace("/", " ") for curve in found.curves]
-    assert [name for _, name in named] == names
+    marks = curve_marks(found)
+    assert list(marks) == [curve.candidate for curve in found.curves]
     cells = "".join(line[LABEL:] for line in lines[:60])
     drawn = {cell for cell in cells if cell.isascii()} - {" "}
-    assert drawn == {mark for mark, _ in named}
+    assert drawn == {mark for mark, _ in marks.values()}
     assert len(drawn) == 13
 
 

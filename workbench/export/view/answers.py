@@ -8,6 +8,7 @@ from ...advisor.comparison import TIMED, Comparison
 from ...advisor.race_summary import counts_text, eliminated_by_first_block
 from ...advisor.ranking import has_equal
 from ...advisor.subject import answer
+from ...records.document import Sweep
 from ...records.reason import NOISE, Reason, Warning
 from ...records.verdict import OPEN, ObjectivePick, Verdict
 from ...report import sweeps
@@ -17,10 +18,10 @@ from ...report.report import Report
 from ...stats.paired import Ratio
 from ...stats.ratios import TOLERANCE, is_tie
 from ...text import units
-from .curves import curve_lines, legend
+from .curves import curve_lines
 from .derived import RunView
 from .details import INDENT, metrics_text
-from .spans import Fact, Text, fact, facts_lines, heading, join, listed, warning_fact
+from .spans import Fact, Text, fact, facts_lines, heading, listed, warning_fact
 from .table import longest_that_fits, table_lines
 from .tables import pending_texts, raced_lines, result_columns, run_columns
 from .words import choice_text, choice_word, confidence_text, pick_texts
@@ -207,18 +208,12 @@ def advice_facts(verdict: Verdict) -> list[Fact]:
     return facts + [fact(" ", sentence, "dim") for sentence in cost_notes(verdict)]
 
 
-def crossover_lines(row: Row, report: Report, width: int) -> list[Text]:
-    """The curves over the size of a scenario; empty without a search for its crossover."""
-    found = [sweep for sweep in report.sweeps if sweep.scenario == row.plan.scenario]
-    if not found:
-        return []
-    at = sweeps.place_of(row, list(found[0].axes))
-    pick = row.picked
+def crossover_lines(row: Row, sweep: Sweep, width: int) -> list[Text]:
+    """The curves over the size of a scenario with a crossover."""
+    pick, at = row.picked, sweeps.place_of(row, list(sweep.axes))
     label = pick.case.label if pick is not None else None
-    marks = join(legend(found[0]), "  ").wrap(width)
     crossover = row.verdict.crossover if row.verdict is not None else None
-    drawn = curve_lines(found[0], at, label, width, PLOT_HEIGHT, crossover)
-    return [*drawn, *marks]
+    return curve_lines(sweep, at, label, width, PLOT_HEIGHT, crossover)
 
 
 def cost_notes(verdict: Verdict) -> list[str]:

@@ -120,12 +120,6 @@ def curve_marks(sweep: Sweep) -> dict[str, Span]:
     return found
 
 
-def legend(sweep: Sweep) -> list[Text]:
-    """The marks with the names of their curves."""
-    marks = curve_marks(sweep).items()
-    return [Text.of(mark, f" {label.replace('/', ' ')}") for label, mark in marks]
-
-
 def drawn_points(curve: Curve) -> Iterator[tuple[float, float, CurvePoint]]:
     """Size, rate and point, where both are positive numbers, as logarithmic axes need."""
     for point in curve.points:

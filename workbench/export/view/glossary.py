@@ -57,7 +57,7 @@ WORDS = (  # word, meaning, and the screens that show it ("" if all do)
     ("cache", "ceiling for data that fits into the last-level cache", "Roofline"),
     ("±", "half the width of the 95% interval of the median", f"Advisor Model {RACES}"),
     ("!", "a time that is less certain, or an error that is too large", f"Advisor Model {RACES}"),
-    ("* o + x", "curve symbols, in front of each candidate", "Run"),
+    ("* o + x", "curve symbols, in front of each candidate", RACES),
     ("Gain", "value of the model or code as given over this one's; above 1 is better", "Model"),
     ("Error", "the largest relative error; A to B: B bounds unseen inputs", "Model Detail"),
     ("Resident", "time of a call whose inputs are on the GPU already", "Model"),

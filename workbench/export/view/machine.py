@@ -283,7 +283,10 @@ def _label(field: str) -> str:
 def no_gpu(machine: records.Machine) -> list[Fact]:
     is_none = not machine.cuda.available and machine.cuda.device_count == 0
     found = [fact("", "No GPU was found." if is_none else "GPUs could not be read.", "strong")]
-    return found + because("NVML", machine.nvml.reason) + because("CUDA", machine.cuda.reason)
+    nvml, cuda = machine.nvml.reason, machine.cuda.reason
+    if nvml is not None and cuda is not None and nvml.hint == cuda.hint:
+        nvml = replace(nvml, hint=None)  # it stands below
+    return found + because("NVML", nvml) + because("CUDA", cuda)
 
 
 def because(name: str, reason: Reason | None) -> list[Fact]:
