@@ -156,6 +156,7 @@ def test_fewer_cores_name_their_limit() -> None:
         ("NVIDIA_TF32_OVERRIDE", "1", "precision_variable"),
         ("NVIDIA_TF32_OVERRIDE", "0", "precision_variable"),
         ("DNNL_DEFAULT_FPMATH_MODE", "BF16", "precision_variable"),
+        ("CUBLAS_EMULATE_DOUBLE_PRECISION", "1", "precision_variable"),
         ("CUDA_LAUNCH_BLOCKING", "1", "debug_variable"),
         ("TORCH_COMPILE_DISABLE", "1", "debug_variable"),
     ],
