@@ -67,17 +67,25 @@ def test_a_shared_job_asks_for_its_cores(sbatch, tmp_path) -> None:
 
 
 def test_nothing_of_an_outer_job_is_handed_on(sbatch, tmp_path, monkeypatch) -> None:
-    for name in ("SLURM_CPU_BIND", "SBATCH_ACCOUNT", "PMIX_RANK", "SLURM_CONF", "HOME"):
+    inherited, own = {"SLURM_CPU_BIND", "SBATCH_CPU_BIND", "PMIX_RANK"}, {"SLURM_CONF", "HOME"}
+    own |= {"SBATCH_ACCOUNT", "SBATCH_QOS"}
+    for name in inherited | own:
         monkeypatch.setenv(name, "x")
     submit(tmp_path)
-    assert {"SLURM_CPU_BIND", "SBATCH_ACCOUNT", "PMIX_RANK"}.isdisjoint(sbatch.environment)
-    assert sbatch.environment["SLURM_CONF"] == sbatch.environment["HOME"] == "x"
+    assert inherited.isdisjoint(sbatch.environment)
+    assert {sbatch.environment[name] for name in own} == {"x"}
 
 
 def test_a_refusal_of_slurm_is_one_line(sbatch, tmp_path) -> None:
     sbatch.refuses = "sbatch: error: exclusive\nnot allowed\n"
     refusal = r"Slurm refuses it: sbatch: error: exclusive\\nnot allowed"
     with pytest.raises(UsageError, match=refusal):
+        submit(tmp_path)
+
+
+def test_a_job_without_an_account_is_refused_with_the_remedy(sbatch, tmp_path) -> None:
+    sbatch.refuses = "sbatch: error: Invalid account or account/partition combination specified"
+    with pytest.raises(UsageError, match="specified; name it by `export SBATCH_ACCOUNT="):
         submit(tmp_path)
 
 
