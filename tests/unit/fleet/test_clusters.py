@@ -136,7 +136,15 @@ def test_a_host_is_no_option_and_never_asked_for_a_password(monkeypatch) -> None
     seen = ssh_that(monkeypatch, subprocess.CompletedProcess([], 0, b"ok", b""))
     assert ssh.ask("-oProxyCommand=x", "true") == b"ok"
     assert "BatchMode=yes" in seen[0]
-    assert seen[0][-3:] == ["--", "-oProxyCommand=x", "true"]
+    assert seen[0][-3:] == ["--", "-oProxyCommand=x", "exec sh -c true"]
+
+
+def test_a_host_understands_whatever_its_login_shell_is(monkeypatch) -> None:
+    seen = ssh_that(monkeypatch, subprocess.CompletedProcess([], 0, b"", b""))
+    ssh.ask("desk", f'gpus=$(echo "it\'s") && echo $gpus; {ssh.FETCH}')
+    monkeypatch.undo()
+    assert subprocess.check_output(["sh", "-c", seen[0][-1]]).startswith(b"it's\n")
+    assert "\n" not in seen[0][-1], "csh quotes no line break"
 
 
 @pytest.mark.parametrize(
