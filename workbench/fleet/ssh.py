@@ -135,8 +135,8 @@ class Ssh:
         """Cancel the jobs; returns the ids of those that may still run."""
         left = []
         for job_id, job in jobs.items():
-            try:
-                ask(job.node, f"kill -TERM -- -{_process(job_id)} 2>/dev/null; true")
+            try:  # without `--`, which dash refuses after a signal
+                ask(job.node, f"kill -TERM -{_process(job_id)} 2>/dev/null; true")
             except (UsageError, ValueError):
                 left.append(job_id)
         return left

@@ -184,7 +184,7 @@ def test_processes_with_one_number_on_two_hosts_are_two_jobs(monkeypatch, tmp_pa
     jobs = {cluster.submit(each, tmp_path / "run.sh"): each for each in nodes}
     asked.clear()
     assert cluster.cancel(jobs) == []
-    assert asked == [(node, "kill -TERM -- -17 2>/dev/null; true") for node in "gh"]
+    assert asked == [(node, "kill -TERM -17 2>/dev/null; true") for node in "gh"]
 
 
 class Host:
