@@ -27,6 +27,11 @@ def test_the_manifest_is_valid_kubernetes(cli) -> None:
     assert spec["template"]["spec"]["nodeSelector"] == {"pool": "a100"}
     limits = [job["spec"]["template"]["spec"]["containers"][0].get("resources") for job in jobs]
     assert limits == [{"limits": {"nvidia.com/gpu": "2"}}, None]
+    tolerated = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
+    assert spec["template"]["spec"]["tolerations"] == tolerated
+    assert spec["template"]["spec"]["volumes"] == [
+        {"name": "shm", "emptyDir": {"medium": "Memory"}}
+    ]
     assert "activeDeadlineSeconds" not in spec, "it would run while the Job waits for a node"
     assert spec["template"]["spec"]["activeDeadlineSeconds"] > 17
     assert spec["template"]["spec"]["containers"][0]["args"] == ["advise", "--quick", "--json"]

@@ -296,7 +296,6 @@ def test_bf16_is_tried_at_a_small_size_first() -> None:
 @pytest.mark.parametrize(
     ("backend", "variable", "seen"),
     [
-        (tensorflow_backend.BACKEND, "TF_FORCE_GPU_ALLOW_GROWTH", "true"),
         (tensorflow_backend.BACKEND, "KERAS_BACKEND", "tensorflow"),
         (tensorflow_backend.BACKEND, "KERAS_HOME", os.devnull),
         (keras_backend.BACKEND, "KERAS_BACKEND", "torch"),
@@ -312,7 +311,6 @@ def test_what_is_read_at_the_import_is_set_before(
         (tmp_path / f"{name}.py").write_text(f"import os; __version__ = os.environ['{variable}']")
     monkeypatch.syspath_prepend(tmp_path)
     for name in (
-        "TF_FORCE_GPU_ALLOW_GROWTH",
         "TF_CPP_MIN_LOG_LEVEL",
         "KERAS_BACKEND",
         "KERAS_HOME",

@@ -4,7 +4,6 @@ A ceiling is the rate of the fastest tenth of a device's samples, a burst.  `wor
 also runs the products of a GPU until its power limit sets their rate, the sustained one.
 """
 
-import math
 from collections.abc import Callable, Container, Sequence
 from functools import partial
 
@@ -167,8 +166,7 @@ def raised(ceilings: Ceilings, report: Report) -> Ceilings:
             if peak is None or not candidate.is_valid:
                 continue
             rate = _per_s(candidate, work.flops)
-            bound = most_ops_per_s(case, report.machine) or math.inf
-            is_more = peak < rate <= bound and work.ranks == 1
+            is_more = peak < rate <= most_ops_per_s(case, report.machine) and work.ranks == 1
             if is_more and not catalog.load(case.workload).convolves:
                 peaks[case.precision] = rate
         devices.append(msgspec.structs.replace(device, peak_ops_per_s=peaks))

@@ -23,7 +23,8 @@ from ..stats import samples as stats
 HOST_EVERY_S = 0.5
 SLOWED = 0.02  # share of the time measured on a GPU
 CLOCK_MOVED = 0.15  # drop from the highest to the lowest clock in one candidate's blocks
-CLOCK_LOW = 0.5  # share of the card's maximum clock, under load
+# Shares of the card's maximum clock, under load, the second where the driver names a setting.
+CLOCK_LOW, CLOCK_SET = 0.5, 0.95
 # Least time of counter readings for a mean power: counters advance every 0.1 s, and shorter windows
 # are off by a fifth.
 LEAST_COUNTED_S = 5.0
@@ -276,7 +277,9 @@ class Watched:
         best_mhz = max(state.sm_clock_mhz or 0.0 for state in busy)
         most_mhz = card.max_sm_clock_mhz or 0
         is_lowered = 0 < (card.power_limit_w or 0) < (card.power_default_w or 0)
-        if 0 < best_mhz < CLOCK_LOW * most_mhz and (is_lowered or not self._is_normal()):
+        is_set = all("applications_clocks_setting" in (s.clock_event_reasons or ()) for s in busy)
+        least_mhz = (CLOCK_SET if is_set else CLOCK_LOW) * most_mhz
+        if 0 < best_mhz < least_mhz and (is_lowered or not self._is_normal()):
             message = f"the clock of {self.device} stayed at {best_mhz:.0f} of {most_mhz:.0f} MHz"
             remedy = "check for locked clocks or a low power limit: `nvidia-smi -q`"
             yield Warning("clock_low", message, remedy)

@@ -19,6 +19,7 @@ from .plan import Node, time_limit
 SINFO = ("sinfo", "--noheader", "--Node", "--format", "%N|%R|%a|%P|%h|%T|%c|%m|%G|%f")
 USABLE = re.compile(r"(idle|mixed|allocated|completing|planned)[~#!%$@^+-]*")  # *: no answer
 INHERITED = ("SLURM_", "SBATCH_", "PMIX_")  # from the job whose shell starts the fleet
+OWN = ("SLURM_CONF", "SBATCH_ACCOUNT", "SBATCH_QOS")  # those that no job sets
 SQUEUE = ("squeue", "--noheader", "--me", "--states=all", "--format=%i|%T|%r")
 
 
@@ -78,7 +79,7 @@ class Slurm:
         self._environment = {
             name: value
             for name, value in os.environ.items()
-            if name == "SLURM_CONF" or not name.startswith(INHERITED)
+            if name in OWN or not name.startswith(INHERITED)
         }
 
     def _run(self, *command: str) -> subprocess.CompletedProcess[str]:
@@ -102,7 +103,9 @@ class Slurm:
             options.append(f"--gres={','.join(gpus)}")
         done = self._run("sbatch", *options, str(script))
         if done.returncode:
-            raise UsageError(f"Slurm refuses it: {shown(done.stderr.strip())}")
+            why = shown(done.stderr.strip())
+            remedy = "; name it by `export SBATCH_ACCOUNT=...`" if "account" in why.lower() else ""
+            raise UsageError(f"Slurm refuses it: {why}{remedy}")
         return done.stdout.strip().partition(";")[0]  # the name of the cluster may follow
 
     def states(self, jobs: Mapping[str, FleetJob]) -> dict[str, str]:

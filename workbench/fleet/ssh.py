@@ -25,8 +25,8 @@ ANSWER_S, SLOWEST = 60.0, 1e6  # seconds, and bytes per second
 # The files of a job, the last one first: where its exit code can be read, the others are whole.
 FETCHED = (records.EXIT_CODE, records.DOCUMENT, records.JOURNAL, records.DOCTOR, records.LOG)
 # Prints the size of each file on a line, empty if it is missing, then its contents.
-FETCH = f"""[ ! -e {SUBMITTED} ] && for name in {" ".join(FETCHED)}; do
-size=$(wc -c <$name); echo $size; head -c ${{size:-0}} $name; done 2>/dev/null; true"""
+FETCH = f"[ ! -e {SUBMITTED} ] && for name in {' '.join(FETCHED)}; do size=$(wc -c <$name);"
+FETCH += " echo $size; head -c ${size:-0} $name; done 2>/dev/null; true"  # csh quotes no line break
 PROBE = (  # cores, memory, processor (a line without a name on ARM), and a line for each GPU
     "nproc --all",
     "sed -n 's/^MemTotal: *//p' /proc/meminfo",
@@ -68,7 +68,8 @@ def parse_probe(host: str, text: str) -> Node:
 def ask(host: str, command: str, stdin: bytes = b"") -> bytes:
     """The output of `command` on the host; UsageError says why there is none."""
     within_s = ANSWER_S + len(stdin) / SLOWEST
-    whole = ["ssh", *OPTIONS, "--", host, command]
+    # The login shell may be fish or csh.
+    whole = ["ssh", *OPTIONS, "--", host, f"exec sh -c {shlex.quote(command)}"]
     try:
         done = subprocess.run(whole, input=stdin, capture_output=True, timeout=within_s)
     except FileNotFoundError:
@@ -134,8 +135,8 @@ class Ssh:
         """Cancel the jobs; returns the ids of those that may still run."""
         left = []
         for job_id, job in jobs.items():
-            try:
-                ask(job.node, f"kill -TERM -- -{_process(job_id)} 2>/dev/null; true")
+            try:  # without `--`, which dash refuses after a signal
+                ask(job.node, f"kill -TERM -{_process(job_id)} 2>/dev/null; true")
             except (UsageError, ValueError):
                 left.append(job_id)
         return left

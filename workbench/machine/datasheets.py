@@ -36,8 +36,7 @@ def with_datasheets(ceilings: Ceilings) -> list[DeviceCeilings]:
         if (sheet := load().get(device.name or "")) is not None:
             name, peaks = f"{device.device} datasheet", sheet.peak_ops_per_s
             memory = sheet.memory_bytes_per_s, {"copy": sheet.memory_bytes_per_s}
-            no_cache = None, None
-            devices.append(DeviceCeilings(name, None, None, peaks, *memory, *no_cache))
+            devices.append(DeviceCeilings(name, None, None, peaks, *memory, None, None))
     return devices
 
 

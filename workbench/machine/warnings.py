@@ -86,7 +86,7 @@ def _torch_and_gpu(machine: Machine, software: Software) -> Iterator[Warning]:
         # An older driver runs newer builds of the same major version.
         code, text = "driver_too_old", f"torch {torch.version} needs a driver for {torch.detail}"
         text += f" and cannot use {names}: this driver is for CUDA {machine.cuda.api_version}"
-        other = "" if _is_too_old(driver, gpus) else f", or {remedy}"
+        other = "" if driver < _CUDA_12 else f", or {remedy}"
         remedy = f"update the NVIDIA driver{other}"
     elif lacking := [gpu for gpu in gpus if _lacks_torch_code(torch, gpu)]:
         capability, name = lacking[0].compute_capability, lacking[0].name or "the GPU"
@@ -114,26 +114,22 @@ def _lacks_torch_code(torch: Package, gpu: Gpu) -> bool:
 def torch_remedy(machine: Machine, executable: str) -> str:
     """The command that installs the build that driver and cards can run.
 
-    cu126 has code for Maxwell to Hopper, cu130 for Turing to Blackwell (pytorch#182849).  A driver
-    for CUDA 12.0 runs a 12.6 build by minor-version compatibility.
+    cu126 has code for Maxwell to Hopper, cu130 for Turing to Blackwell (pytorch#182849), as has
+    cu128, which ends with torch 2.11.  A driver for CUDA 12.0 runs a 12.6 build by minor-version
+    compatibility; none below 12.8 drives Blackwell.
     """
     gpus, driver = machine.cuda_gpus, version_numbers(machine.cuda.api_version)
     if "tegra" in machine.os.release and (driver or _CUDA_13) < _CUDA_13:
         return "install NVIDIA's build of torch for this JetPack, or use --device cpu"
     if machine.cpu.architecture == "aarch64" and any(gpu.is_below(_AMPERE) for gpu in gpus):
         return "use --device cpu: torch's builds for Arm have no code for this GPU"
-    if driver and _is_too_old(driver, gpus):
-        least = "13.0" if _has_blackwell(gpus) else "12.6"
-        return f"update the NVIDIA driver to one for CUDA {least} or later, then reinstall torch"
-    old = not _has_blackwell(gpus) and any(gpu.is_below(onnx_cuda.TURING) for gpu in gpus)
-    tag = "cu126" if old or () < driver < _CUDA_13 else "cu130"
+    if () < driver < _CUDA_12:
+        return "update the NVIDIA driver to one for CUDA 12.6 or later, then reinstall torch"
+    tag, is_new = "cu130", _has_blackwell(gpus)
+    if () < driver < _CUDA_13 or (not is_new and any(g.is_below(onnx_cuda.TURING) for g in gpus)):
+        tag = "cu128" if is_new else "cu126"
     index = f"https://download.pytorch.org/whl/{tag}"
     return f"{executable} -m pip install --force-reinstall torch --index-url {index}"
-
-
-def _is_too_old(driver: tuple[int, ...], gpus: list[Gpu]) -> bool:
-    """Whether the driver runs no build that has code for all of `gpus`."""
-    return driver < (_CUDA_13 if _has_blackwell(gpus) else _CUDA_12)
 
 
 def _has_blackwell(gpus: list[Gpu]) -> bool:

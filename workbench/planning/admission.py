@@ -11,7 +11,7 @@ from ..machine import datasheets
 from ..machine.host.isa import bound_ops_per_s, lacking, native
 from ..machine.packages import onnx_cuda
 from ..machine.warnings import lacks_code_for, torch_remedy
-from ..records.machine import Cpu, Gpu, Machine, Package, Software
+from ..records.machine import Cpu, Gpu, Machine, Software
 from ..records.reason import Reason
 from ..report.candidate import Candidate
 from ..report.measurements import flops_per_s
@@ -81,11 +81,6 @@ def _not_on(gpu: Gpu, case: Case, machine: Machine, software: Software) -> Reaso
         if why := onnx_cuda.refusal(case, machine, software):
             return why
         package = software.packages.get(onnx_cuda.GPU_PACKAGE)
-    return _unusable(gpu, package) or _beyond(case, gpu)
-
-
-def _unusable(gpu: Gpu, package: Package | None) -> Reason | None:
-    """Why a GPU runs no case of the library in `package` at all."""
     if gpu.compute_mode == "prohibited":
         text = f"{gpu.device} is in compute mode prohibited, which admits no program"
         return Reason("gpu_prohibited", text, f"`sudo nvidia-smi -i {gpu.index} -c DEFAULT`")
@@ -93,7 +88,7 @@ def _unusable(gpu: Gpu, package: Package | None) -> Reason | None:
         text = f"a build for {package.detail} has no code for {gpu.device}"
         text += f", whose compute capability is {gpu.compute_capability}"
         return Reason("unsupported_device", text, "install the build that `workbench doctor` names")
-    return None
+    return _beyond(case, gpu)
 
 
 def _beyond(case: Case, gpu: Gpu) -> Reason | None:
@@ -176,16 +171,19 @@ def slower_in_any_mode(
     return slower_precision(usual, slow / fast, f"without {case.mode}", cpu)
 
 
-def most_ops_per_s(case: Case, machine: Machine, ranks: int = 1) -> float | None:
+def most_ops_per_s(case: Case, machine: Machine, ranks: int = 1) -> float:
     """Operations per second that a case's devices cannot exceed: the bound of the CPU's instruction
-    set, or 1.25 times the peak of the GPU's datasheet (assets/devices.toml).  None if unknown."""
+    set, or 1.25 times the peak of the GPU's datasheet (assets/devices.toml); infinite if unknown.
+    """
     if case.device == "cpu":
         bound = bound_ops_per_s(case.precision, machine.cpu, _threads(case, machine))
-        return None if bound is None else bound * ranks  # ranks may run on as many machines
+        return (bound or math.inf) * ranks  # ranks may run on as many machines
     gpu = machine.by_device.get(case.device)
     sheet = datasheets.load().get(gpu.name or "") if gpu else None
-    peak = sheet.peak_ops_per_s.get(case.precision) if sheet else None
-    return None if peak is None else BEYOND_DATASHEET * peak * ranks
+    peak = sheet.peak_ops_per_s.get(case.precision, math.inf) if sheet else math.inf
+    # With FP16 sums, which TensorRT may use, GeForce cards are twice as fast (Ada whitepaper).
+    narrow = 2.0 if case.precision == "fp16" and "tensorrt" in case.mode_words else 1.0
+    return BEYOND_DATASHEET * peak * narrow * ranks
 
 
 def impossible_rate(candidate: Candidate, machine: Machine, *, convolves: bool) -> Reason | None:
@@ -194,8 +192,7 @@ def impossible_rate(candidate: Candidate, machine: Machine, *, convolves: bool) 
     `convolves` as in `Workload`: algorithms for convolutions may save operations.
     """
     case, ranks, ops_per_s = candidate.case, candidate.work.ranks, flops_per_s(candidate) or 0.0
-    bound = most_ops_per_s(case, machine, ranks)
-    bound = math.inf if bound is None else bound * (WINOGRAD if convolves else 1.0)
+    bound = most_ops_per_s(case, machine, ranks) * (WINOGRAD if convolves else 1.0)
     if ops_per_s <= bound:
         return None
     where, source = case.device, " (datasheet peak plus 25%)"

@@ -225,6 +225,8 @@ def _environment(
     if device == "cpu" and settings.hide_gpus:
         # torch.compile and Adam initialise CUDA wherever they see it (pytorch#150622).
         environment.update({k.hidden_by: "" for k in DEVICE_KINDS.values() if k.hidden_by})
+    # Else JAX and TensorFlow would take most of a GPU's memory, which workers share.
+    environment.update(XLA_PYTHON_CLIENT_PREALLOCATE="false", TF_FORCE_GPU_ALLOW_GROWTH="true")
     environment["ORT_DISABLE_TELEMETRY"] = "1"
     environment.setdefault("MPLBACKEND", "Agg")  # a plot in the user's code would open a window
     environment["TMPDIR"] = str(scratch)

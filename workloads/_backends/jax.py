@@ -1,6 +1,5 @@
 """JAX, on CPUs, GPUs and, unproven, TPUs; its threads are XLA's."""
 
-import os
 from typing import Any
 
 from workbench.contract import Backend, WorkloadError, kind_of
@@ -34,7 +33,6 @@ def device_named(name: str) -> Any:
         jax.config.update("jax_platforms", "cpu")  # JAX would open GPUs and TPUs as well
         return jax.devices("cpu")[0]
     kind, _, number = name.partition(":")
-    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # XLA would take most of the memory
     for option in ("jax_cuda_visible_devices", "jax_rocm_visible_devices"):
         jax.config.update(option, number)  # JAX would open every GPU
     try:

@@ -18,7 +18,6 @@ class TensorFlow(Backend):
     threads_fixed_at_import = True
 
     def version(self) -> str:
-        os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"  # TensorFlow would take the whole card
         os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
         os.environ.update(KERAS_BACKEND="tensorflow", KERAS_HOME=os.devnull)
         found = super().version()  # first, since a missing TensorFlow would be an error of Keras

@@ -69,7 +69,7 @@ def library_of(device: str) -> Any:
 
 
 def _described(kind: str, ordinal: int) -> dict[str, Any]:
-    """The fields of a `Gpu`; compute capabilities only for CUDA, since limits refer to those."""
+    """The fields of a `Gpu` that is not NVIDIA's, since the driver itself describes those."""
     found: dict[str, Any] = {"device": f"{kind}:{ordinal}"}
     if kind == "mps":
         memory = torch.mps.recommended_max_memory()
@@ -78,15 +78,11 @@ def _described(kind: str, ordinal: int) -> dict[str, Any]:
     found |= {"name": about.name, "memory_total_bytes": about.total_memory}
     if kind == "xpu":
         return {**found, "platform": "XPU"}
-    if torch.version.hip:
-        found["platform"] = f"ROCm {torch.version.hip}"
-        if hasattr(about, "pci_bus_id"):  # since torch 2.8
-            place = about.pci_domain_id, about.pci_bus_id, about.pci_device_id
-            found["pci_bus_id"] = "{:04x}:{:02x}:{:02x}.0".format(*place)
-        return found
-    uuid = getattr(about, "uuid", None)
-    capability = f"{about.major}.{about.minor}"
-    return {**found, "uuid": uuid and f"GPU-{uuid}", "compute_capability": capability}
+    found["platform"] = f"ROCm {torch.version.hip}"
+    if hasattr(about, "pci_bus_id"):  # since torch 2.8
+        place = about.pci_domain_id, about.pci_bus_id, about.pci_device_id
+        found["pci_bus_id"] = "{:04x}:{:02x}:{:02x}.0".format(*place)
+    return found
 
 
 BACKEND = Torch()

@@ -1,5 +1,6 @@
 """The commands of a fleet that start something: bad input is one line, and what a launcher does."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -175,5 +176,9 @@ def test_after_ctrl_c_what_could_not_be_cancelled_is_not_called_cancelled(
 def test_files_of_a_manifest_are_those_in_the_image(capsys, options: tuple[str, str]) -> None:
     image = ("--kubernetes", "--image", "x", "--pool", "a=b")
     cli.main(["fleet", "manifest", *image, *options], standalone_mode=False)
-    assert options[1] in capsys.readouterr().out
+    written = capsys.readouterr().out
+    assert options[1] in written
+    pod = json.loads(written)["spec"]["template"]["spec"]
+    assert pod["tolerations"], "GPU nodes have a taint"
+    assert pod["containers"][0]["volumeMounts"] == [{"name": "shm", "mountPath": "/dev/shm"}]
     assert "unknown scenario" in refused("manifest", *image, "matmull")

@@ -27,6 +27,7 @@ from workbench.report.report import Report
 
 CASE = "w/cuda:0/torch/fp32"
 SLOW = ["clock_moved", "clock_low"]
+SET = ["applications_clocks_setting"]  # by `nvidia-smi -ac`
 
 
 class Script:
@@ -238,6 +239,9 @@ def test_causes_in_hardware_are_seen_in_the_readings(telemetry, script, shown, e
     [
         ({"sm_clock_mhz": 1900.0, "pcie_generation": 5, "pcie_width": 16}, []),
         ({"sm_clock_mhz": 800.0}, ["clock_low"]),
+        ({"sm_clock_mhz": 1500.0}, []),
+        ({"sm_clock_mhz": 1500.0, "clock_event_reasons": SET}, ["clock_low"]),
+        ({"sm_clock_mhz": 1965.0, "clock_event_reasons": SET}, []),
         ({"pcie_generation": 3, "pcie_width": 16}, ["pcie_slow"]),
         ({"pcie_generation": 5, "pcie_width": 8}, ["pcie_slow"]),
         ({}, []),

@@ -67,17 +67,25 @@ def test_a_shared_job_asks_for_its_cores(sbatch, tmp_path) -> None:
 
 
 def test_nothing_of_an_outer_job_is_handed_on(sbatch, tmp_path, monkeypatch) -> None:
-    for name in ("SLURM_CPU_BIND", "SBATCH_ACCOUNT", "PMIX_RANK", "SLURM_CONF", "HOME"):
+    inherited, own = {"SLURM_CPU_BIND", "SBATCH_CPU_BIND", "PMIX_RANK"}, {"SLURM_CONF", "HOME"}
+    own |= {"SBATCH_ACCOUNT", "SBATCH_QOS"}
+    for name in inherited | own:
         monkeypatch.setenv(name, "x")
     submit(tmp_path)
-    assert {"SLURM_CPU_BIND", "SBATCH_ACCOUNT", "PMIX_RANK"}.isdisjoint(sbatch.environment)
-    assert sbatch.environment["SLURM_CONF"] == sbatch.environment["HOME"] == "x"
+    assert inherited.isdisjoint(sbatch.environment)
+    assert {sbatch.environment[name] for name in own} == {"x"}
 
 
 def test_a_refusal_of_slurm_is_one_line(sbatch, tmp_path) -> None:
     sbatch.refuses = "sbatch: error: exclusive\nnot allowed\n"
     refusal = r"Slurm refuses it: sbatch: error: exclusive\\nnot allowed"
     with pytest.raises(UsageError, match=refusal):
+        submit(tmp_path)
+
+
+def test_a_job_without_an_account_is_refused_with_the_remedy(sbatch, tmp_path) -> None:
+    sbatch.refuses = "sbatch: error: Invalid account or account/partition combination specified"
+    with pytest.raises(UsageError, match="specified; name it by `export SBATCH_ACCOUNT="):
         submit(tmp_path)
 
 
@@ -128,7 +136,15 @@ def test_a_host_is_no_option_and_never_asked_for_a_password(monkeypatch) -> None
     seen = ssh_that(monkeypatch, subprocess.CompletedProcess([], 0, b"ok", b""))
     assert ssh.ask("-oProxyCommand=x", "true") == b"ok"
     assert "BatchMode=yes" in seen[0]
-    assert seen[0][-3:] == ["--", "-oProxyCommand=x", "true"]
+    assert seen[0][-3:] == ["--", "-oProxyCommand=x", "exec sh -c true"]
+
+
+def test_a_host_understands_whatever_its_login_shell_is(monkeypatch) -> None:
+    seen = ssh_that(monkeypatch, subprocess.CompletedProcess([], 0, b"", b""))
+    ssh.ask("desk", f'gpus=$(echo "it\'s") && echo $gpus; {ssh.FETCH}')
+    monkeypatch.undo()
+    assert subprocess.check_output(["sh", "-c", seen[0][-1]]).startswith(b"it's\n")
+    assert "\n" not in seen[0][-1], "csh quotes no line break"
 
 
 @pytest.mark.parametrize(
@@ -168,7 +184,7 @@ def test_processes_with_one_number_on_two_hosts_are_two_jobs(monkeypatch, tmp_pa
     jobs = {cluster.submit(each, tmp_path / "run.sh"): each for each in nodes}
     asked.clear()
     assert cluster.cancel(jobs) == []
-    assert asked == [(node, "kill -TERM -- -17 2>/dev/null; true") for node in "gh"]
+    assert asked == [(node, "kill -TERM -17 2>/dev/null; true") for node in "gh"]
 
 
 class Host:

@@ -95,6 +95,7 @@ def test_a_corrupt_library_is_told_from_a_missing_one(tmp_path, monkeypatch) -> 
         ("docker", "5.15.90.1-microsoft-standard-WSL2", "--gpus all"),
         (None, "5.15.90.1-microsoft-standard-WSL2", "driver of Windows"),
         (None, "6.8.0", "install the NVIDIA driver"),
+        (None, "5.10.192-tegra", "NVML since version 6"),
     ],
 )
 def test_a_missing_library_has_the_remedy_of_its_place(monkeypatch, kind, release, remedy) -> None:

@@ -27,6 +27,10 @@ def test_every_card_is_described_with_its_source() -> None:
         assert sheet.source and sheet.quoted_by
 
 
+def test_each_card_with_a_name_has_rates() -> None:
+    assert all(sheet.peak_ops_per_s for sheet in datasheets.load().values())
+
+
 def test_impossible_rates_of_an_l4_are_bounded_in_every_precision_but_fp64() -> None:
     assert {*PRECISIONS} - {*datasheets.load()["NVIDIA L4"].peak_ops_per_s} == {"fp64"}
 
@@ -76,6 +80,7 @@ def test_a_card_of_70_w_is_measured_by_what_its_power_limit_allows() -> None:
 def test_the_cards_of_common_servers_are_described() -> None:
     assert {
         "NVIDIA H200 NVL", "NVIDIA H100 PCIe", "NVIDIA H100 NVL", "NVIDIA GH200 480GB",
+        "NVIDIA GH200 144G HBM3e",
         "NVIDIA B200", "NVIDIA A10", "Tesla V100-SXM2-16GB", "Tesla V100-SXM2-32GB",
         "NVIDIA RTX A6000", "NVIDIA GeForce RTX 3090", "NVIDIA GeForce RTX 5090",
     } <= set(datasheets.load())  # fmt: skip

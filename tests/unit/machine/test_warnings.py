@@ -62,7 +62,7 @@ def test_a_machine_in_order_gives_no_warning() -> None:
         ("12.4", "9.0", "whl/cu126"),
         ("13.1", "7.0", "whl/cu126"),  # CUDA 13 dropped Volta
         ("11.8", "9.0", "update the NVIDIA driver to one for CUDA 12.6"),
-        ("12.8", "12.0", "update the NVIDIA driver to one for CUDA 13.0"),  # Blackwell
+        ("12.8", "12.0", "whl/cu128"),  # Blackwell
         ("13.0", "10.0", "whl/cu130"),
         (None, None, "whl/cu130"),
     ],
@@ -102,6 +102,9 @@ def test_a_driver_too_old_for_the_build() -> None:
     assert "12.8" in warning.message and "whl/cu126" in warning.remedy
     blackwell = replace(GPU, compute_capability="12.0")
     found = hardware_warnings(machine(blackwell, cuda=old), torch("CUDA 13.0"))
+    assert "whl/cu128" in only(found, "driver_too_old").remedy
+    older = replace(CUDA, api_version="11.8")
+    found = hardware_warnings(machine(GPU, cuda=older), torch("CUDA 13.0"))
     assert only(found, "driver_too_old").remedy == "update the NVIDIA driver"
     assert hardware_warnings(machine(GPU, cuda=old), torch("CUDA 12.9")) == []
 
@@ -156,6 +159,7 @@ def test_fewer_cores_name_their_limit() -> None:
         ("NVIDIA_TF32_OVERRIDE", "1", "precision_variable"),
         ("NVIDIA_TF32_OVERRIDE", "0", "precision_variable"),
         ("DNNL_DEFAULT_FPMATH_MODE", "BF16", "precision_variable"),
+        ("CUBLAS_EMULATE_DOUBLE_PRECISION", "1", "precision_variable"),
         ("CUDA_LAUNCH_BLOCKING", "1", "debug_variable"),
         ("TORCH_COMPILE_DISABLE", "1", "debug_variable"),
     ],

@@ -136,6 +136,13 @@ def test_the_tensor_cores_of_a_hopper_card_bound_its_narrow_precisions(precision
     assert found is not None and found.code == "impossible_rate"
 
 
+def test_tensorrt_may_sum_in_fp16_which_geforce_cards_do_at_twice_the_rate() -> None:
+    here, fp16 = with_card("NVIDIA GeForce RTX 4090"), case("cuda:0-a", "fp16")
+    assert beyond(fp16, 280e12, here) is not None
+    assert beyond(replace(fp16, mode="tensorrt"), 280e12, here) is None
+    assert beyond(replace(fp16, mode="tensorrt"), 450e12, here) is not None
+
+
 def test_a_slow_reduced_precision_is_reported_with_the_missing_extension() -> None:
     fp16 = case("cpu-a", "fp16")
     found = admission.slower_precision(fp16, 212.4, "in matmul[n=256]", cpu())

@@ -37,6 +37,8 @@ def test_a_function_has_the_threads_of_its_case_and_sees_no_gpu() -> None:
         assert found[name] == "2"
     assert (found["CUDA_VISIBLE_DEVICES"], found["TMPDIR"]) == ("", "/scratch")
     assert "NVIDIA_TF32_OVERRIDE" not in found
+    for name in ("XLA_PYTHON_CLIENT_PREALLOCATE", "TF_FORCE_GPU_ALLOW_GROWTH"):
+        assert name in found, "two sides of `ab` share a GPU"
 
 
 def test_a_command_has_the_users_environment_and_the_mark_of_the_run() -> None:

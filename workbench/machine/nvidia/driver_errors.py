@@ -60,11 +60,13 @@ def loading_failure(library: str, error: OSError) -> Reason:
 
 def _hint(hint: str) -> str:
     """The sentence of that name in [hints], else `hint` itself."""
-    hints = _file().hints
+    hints, kernel = _file().hints, platform.release().lower()
     if hint == "container":
         return hints.get(container() or "", hints[hint])
-    if hint in ("driver", "reload") and "microsoft" in platform.release().lower():
+    if hint in ("driver", "reload") and "microsoft" in kernel:
         hint = "wsl"
+    elif hint == "driver" and "tegra" in kernel:
+        hint = "jetson"
     return hints.get(hint, hint)
 
 

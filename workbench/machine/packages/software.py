@@ -45,6 +45,7 @@ WARNED = {
     ),
     "precision_variable": (
         "NVIDIA_TF32_OVERRIDE TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"
+        " CUBLAS_EMULATE_SINGLE_PRECISION CUBLAS_EMULATE_DOUBLE_PRECISION"
         " ONEDNN_DEFAULT_FPMATH_MODE DNNL_DEFAULT_FPMATH_MODE",
         "{} overrides a program's precision; the workers run without it",
         "`unset {}`, or expect other results where it is set",
