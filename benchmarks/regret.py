@@ -42,7 +42,7 @@ from workloads.lab.child import Lab
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before onnxruntime is imported
 KEPT = corpus.FOLDER / "regret.jsonl"
 BLOCK_S, FIRST_ROUNDS, FINAL_ROUNDS = 0.1, 10, 20
-SLOW = 1.02  # times the best: a session is sometimes slow for all its life
+SLOW = 1.02  # ratio to the best above which new sessions are timed: some are slow all their life
 CLOSE = 1.15  # times the best first median: candidates to time again
 
 

@@ -34,7 +34,6 @@ class DetailScreen(ViewScreen):
         super().__init__()
         self._scenario = scenario
         self._case_id = case_id
-        self._sweep: Sweep | None = None  # of its crossover
 
     def body(self) -> ComposeResult:
         yield Drawn(id="detail-title")
@@ -61,10 +60,17 @@ class DetailScreen(ViewScreen):
         table = self.query_one(Table)
         if self._case_id is not None:
             table.cursor, self._case_id = self._case_id, None
-        self._sweep = next((s for s in session.report.sweeps if s.scenario == self._scenario), None)
-        marks = curve_marks(self._sweep) if self._sweep is not None else {}
+        sweep = self._sweep
+        marks = curve_marks(sweep) if sweep is not None else {}
         columns = run_columns(row, session, marks=bool(marks), checks=True)
         table.show(columns, raced_lines(row, session, marks), "no candidates")
+
+    @property
+    def _sweep(self) -> Sweep | None:
+        """The sizes that the search for the row's crossover has raced; None without a search."""
+        rows = self.session.report.rows.values()
+        point = next((row for row in rows if row.sweep == self._scenario), None)
+        return None if point is None else self.session.sweep(point)
 
     def draw_chosen(self) -> None:
         row, session = self.row, self.session
@@ -84,8 +90,8 @@ class DetailScreen(ViewScreen):
         for title, facts in parts:
             if facts:
                 lines += [heading(title, width), *facts_lines(facts, width, INDENT), Text()]
-        if row.verdict is not None and self._sweep is not None:
-            lines += [*answers.crossover_lines(row, self._sweep, width), Text()]
+        if row.verdict is not None and (sweep := self._sweep) is not None:
+            lines += [*answers.crossover_lines(row, sweep, width), Text()]
         return lines + answers.command_lines(row.plan.reproduce)[1:]
 
     def on_table_moved(self) -> None:

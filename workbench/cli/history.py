@@ -192,13 +192,14 @@ def compare(runs: tuple[str, ...], fail_on: float | None, markdown: bool, as_jso
         put([tables(sections(found), as_markdown=markdown)])
     if any(case.beyond for one in found.against for case in one.cases):
         sys.exit(BEYOND)
-    code = OK  # until a run has no case with an interval, or one that has come to fail
+    code = OK
     for one in found.against if fail_on is not None else ():
         reasons = [case.reason for case in one.cases if case.reason is not None]
         if len(reasons) == len(one.cases):
             why, code = max(reasons, key=reasons.count), FAILED
             say(f"workbench: --fail-on judged no case of {one.name}: {why.message}; {why.hint}")
-        for case, why in [*one.failed_here.items()][:1]:
+        if one.failed_here:
+            (case, why), *_ = one.failed_here.items()
             count, code = counted(len(one.failed_here), "case"), FAILED
             text = f"{count} failed in {one.name}, such as {case}: {why.one_line}"
             say(f"workbench: --fail-on does not pass: {text}")

@@ -19,7 +19,7 @@ from .plan import Node, time_limit
 SINFO = ("sinfo", "--noheader", "--Node", "--format", "%N|%R|%a|%P|%h|%T|%c|%m|%G|%f")
 USABLE = re.compile(r"(idle|mixed|allocated|completing|planned)[~#!%$@^+-]*")  # *: no answer
 INHERITED = ("SLURM_", "SBATCH_", "PMIX_")  # from the job whose shell starts the fleet
-OWN = ("SLURM_CONF", "SBATCH_ACCOUNT", "SBATCH_QOS")  # those that no job sets
+OWN = ("SLURM_CONF", "SBATCH_ACCOUNT", "SBATCH_QOS")  # no job sets these
 SQUEUE = ("squeue", "--noheader", "--me", "--states=all", "--format=%i|%T|%r")
 
 

@@ -58,7 +58,7 @@ class Versus(msgspec.Struct, frozen=True):
     cases: list[ComparedCase]  # proven changes first, then by the size of the change
     only_in_a: list[str]  # case ids
     only_here: list[str]
-    failed_here: dict[str, Reason] = {}  # those of `only_in_a` that failed here, with the reason
+    failed_here: dict[str, Reason] = {}  # the cases of `only_in_a` that failed here, and why
 
 
 class RunComparison(Headed, frozen=True):

@@ -18,7 +18,7 @@ from .samples import Samples
 
 CHOOSE, CHECK = 0.05, 0.025  # chance of a bound that is too low
 SURE = 0.9  # the least that the largest of many probabilities reaches
-FEW = 20  # inputs that make the error of probabilities, in effect, below which no bound holds
+FEW = 20  # effective number of inputs that make the error of probabilities; fewer allow no bound
 FEWEST = 40  # inputs from which on the bound of a relative error holds where errors are skewed
 
 

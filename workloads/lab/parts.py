@@ -142,7 +142,7 @@ def _parts(labels: Array, references: Sequence[Array]) -> list[Part]:
     for axis, size in enumerate(labels.shape if labels.size else ()):
         others = tuple(n for n in range(labels.ndim) if n != axis)
         ends = np.stack([labels.min(others), labels.max(others)], axis=1)
-        unique = np.unique(ends, axis=0)  # in order: those that hold given numbers only come first
+        unique = np.unique(ends, axis=0)  # sorted: given numbers alone come first
         kinds = [np.flatnonzero((each == ends).all(1)) for each in unique]
         squares = [
             np.square(np.nan_to_num(each, posinf=0, neginf=0), dtype=float).mean(others)

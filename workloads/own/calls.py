@@ -29,7 +29,7 @@ from .tree import Example, tensors, unwrapped, without_parallel
 INSTANCES = 8  # most per class with records of their own; a program may make one for every call
 SHAPES = 5  # most that are listed
 ENOUGH = 10  # calls of a trained module, after which half of the program's time is enough
-AHEAD, AHEAD_BYTES = 64, 1 << 28  # most batches that are kept, and bytes of more than two
+AHEAD, AHEAD_BYTES = 64, 1 << 28  # most batches that are kept; most bytes if more than two are
 AGAIN_S = 1.0  # a program that swallows TimeUp gets another after this time
 
 

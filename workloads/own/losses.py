@@ -20,7 +20,7 @@ from workbench.worker.libraries import torch
 from .tree import Example, tensors, tensors_of_output
 
 MOST_CALLS = 100  # most calls of a module for one loss
-# Their graphs stay in memory: more calls than these may take so many more bytes.
+# Graphs stay in memory: beyond FEW_CALLS they may take MOST_BYTES more than before.
 FEW_CALLS, MOST_BYTES = 4, 1 << 29
 EARLY = 4  # backward passes that are followed in any case, since steps may alternate
 UNKNOWN = -1  # number of a tensor that could not be followed

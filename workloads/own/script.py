@@ -52,7 +52,7 @@ COMPILED = "that torch.compile compiles"
 ERROR = re.compile(r"error(:|$)", re.IGNORECASE)
 FRAME = " \t─│╭╮╰╯"  # Rich draws it around messages
 MOST_WORDS = 12  # last lines that may hold an error
-UNTRAINED = 0.1  # times the time of what is trained, from which other calls have a note
+UNTRAINED = 0.1  # ratio to the time of what is trained from which other calls get a note
 LARGER = 2.0  # times the time of the chosen module, from which a slower one has a note
 
 
@@ -124,7 +124,7 @@ def _others(chosen: Called, ran: Run, code: Code) -> list[str]:
         latest = "in a raced step the latest updates all of it"
         found.append(f"several optimizers each update a part of {names}; {latest}")
     weighty = [each for each in ran.modules if each.module.state_dict()]
-    least = ran.updates / max(1, len(ran.optimizers))  # calls of what each step calls
+    least = ran.updates / max(1, len(ran.optimizers))  # calls of a module that each step calls
     frozen = [x for x in weighty if code.train and not ran.trains(x) and x.calls >= least]
     more = sum(each.seconds for each in frozen) / max(sum(each.seconds for each in own), 1e-9)
     if more >= UNTRAINED:
@@ -390,7 +390,7 @@ def _failure(script: Path, argv: list[str], folder: str) -> WorkloadError | None
     except ModuleNotFoundError as error:
         log_error()
         text = f"raised {in_one_line(error)}"
-        if error.name is None:  # as transformers says that an import failed in any way
+        if error.name is None:  # transformers raises it so for any failed import
             return _failed(text)
         return WorkloadError(text, code="missing_package", hint=_place_of(error.name, folder))
     except TimeUp:

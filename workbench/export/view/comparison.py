@@ -88,7 +88,8 @@ def _cases(one: records.Versus, spreads: Sequence[float | None]) -> Section:
         notes.insert(1, f"Intervals allow for changes from run to run: {rounds}.")
     only = (("A", one.only_in_a), (b, one.only_here))
     notes += [f"Only in {n}: {len(ids)}, such as {ids[0]}." for n, ids in only if ids]
-    for case, reason in [*one.failed_here.items()][:1]:
+    if one.failed_here:
+        (case, reason), *_ = one.failed_here.items()
         notes.append(f"Failed in {b}: {len(one.failed_here)}, such as {case}: {reason.message}.")
     named, ratio = _staying("Case", 24, names=True), _staying(f"{b}/A")
     why = Column("Why", "Why", 3, minimum=18)

@@ -285,7 +285,7 @@ def no_gpu(machine: records.Machine) -> list[Fact]:
     found = [fact("", "No GPU was found." if is_none else "GPUs could not be read.", "strong")]
     nvml, cuda = machine.nvml.reason, machine.cuda.reason
     if nvml is not None and cuda is not None and nvml.hint == cuda.hint:
-        nvml = replace(nvml, hint=None)  # it stands below
+        nvml = replace(nvml, hint=None)  # the line below gives it
     return found + because("NVML", nvml) + because("CUDA", cuda)
 
 

@@ -62,8 +62,8 @@ def advisor_line(row: Row, run: RunView, *, in_words: bool = False, short: bool 
         cells["here"] = Text.of(("..." if run.going else "-", "dim"))
         return Line(plan.scenario, cells, ("ratio", pending_texts(row, run)))
     # It names a simulated GPU, since this column never disappears.
-    posed = (" sim" if verdict.basis == "simulated" else "", "warning")
-    cells["here"] = Text.of(words.choice_text(verdict), posed)
+    mark = (" sim" if verdict.basis == "simulated" else "", "warning")
+    cells["here"] = Text.of(words.choice_text(verdict), mark)
     cells["confidence"] = words.confidence_text(verdict)
     # A row about a model has a pick even if its choice of device is unknown.
     owed = plan.textbook or verdict.pick is None
