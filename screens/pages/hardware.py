@@ -43,7 +43,7 @@ class HardwareScreen(ViewScreen):
             return
         if live:
             machine = with_readings(machine, report)
-        processor = text.processor_sections(machine, software, report.ceilings)
+        processor = text.processor_sections(machine, software, report.ceilings, live=live)
         accelerators = text.accelerator_sections(machine, software, report.ceilings, live=live)
         now = live_sections(machine, report)
         self.write("live", lambda width: sections(now, width), when=live)

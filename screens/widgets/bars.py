@@ -92,7 +92,8 @@ def _state(session: Session) -> Content:
         word, style = PHASE_WORDS[phase]
     else:
         word = finished.status
-        style = "bold $success" if word == "done" else "bold $warning"
+        has_times = any(each.is_valid for each in session.report.candidates.values())
+        style = "bold $success" if word == "done" and has_times else "bold $warning"
     if session.replay and session.phase != "watching":
         word = f"recorded, {word}"
     return Content.styled(word, style)

@@ -80,6 +80,14 @@ def test_recorded_answers_without_a_rating_are_answers() -> None:
     assert activity_line(session, 80).plain == "recorded, done  6 of 6 scenarios answered"
 
 
+def test_a_run_that_measured_nothing_does_not_look_like_a_success() -> None:
+    measured = scenes.cpu_only()
+    empty = [event for event in measured if not isinstance(event, ev.BlockMeasured)]
+    for events, style in ((measured, "$success"), (empty, "$warning")):
+        spans = activity_line(session_of(events), 80).spans
+        assert str(spans[0].style) == f"bold {style}"
+
+
 def test_an_opened_run_without_an_end_calls_nothing_cancelled() -> None:
     session = kept(scenes.midway())
     rows = session.report.rows.values()

@@ -19,6 +19,7 @@ from ..text.output import put, say, terminal_width
 from ..text.sanitize import shown
 from .launch import all_gpus_report, check_theme, in_terminal, show_replay, show_watch, take_part
 from .options import (
+    Seconds,
     anonymize_option,
     chosen_format,
     flag,
@@ -128,7 +129,7 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     "--every SECONDS",
     "Time between two snapshots; default 1, at least 0.5.",
     "every_s",
-    type=click.FloatRange(0.5, 3600),
+    type=Seconds(0.5, 3600),
     default=1.0,
 )
 @value("--count N", "Stop after N snapshots.", type=click.IntRange(1, 10**9))
@@ -161,7 +162,7 @@ def watch(every_s: float, count: int | None, as_json: bool, plain: bool) -> None
     "workbench ceilings --json | jq '.ceilings.devices[].peak_ops_per_s'",
 )
 @flag("--again", "Measure again, even if this machine's are known.")
-@value("--budget SECONDS", "Wall time; default 60.", "budget_s", type=float)
+@value("--budget SECONDS", "Wall time; default 60.", "budget_s", type=Seconds())
 @names_option("--device DEVICE", "cpu, gpu, cuda:0 ...", "devices")
 @value("--threads N", "CPU threads; default all usable cores.", type=int)
 @value("--python PATH", "Interpreter of the workers.")

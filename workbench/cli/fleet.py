@@ -17,6 +17,7 @@ from ..records.fleet import COLLECTED, FleetDocument, FleetPlan, PlanDocument
 from ..text.output import put, say
 from ..text.sanitize import shown
 from .options import (
+    Seconds,
     adapt,
     all_of,
     flag,
@@ -180,7 +181,7 @@ def plan(as_json: bool, **options: Any) -> None:
 @command("workbench fleet run --into DIR --model M.onnx")
 @value("--into DIR", "A folder that the nodes share.", type=Path, required=True)
 @flag("--detach", "Return once all jobs are submitted.")
-@value("--every SECONDS", EVERY, "every_s", type=click.FloatRange(1), default=15.0)
+@value("--every SECONDS", EVERY, "every_s", type=Seconds(1), default=15.0)
 @of_a_fleet
 @click.pass_context
 def run(

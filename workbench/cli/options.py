@@ -34,6 +34,16 @@ def seconds(text: str) -> int | None:
     return int(found[1]) * SECONDS[found[2]] if found else None
 
 
+class Seconds(click.FloatRange):
+    """A number of seconds, with or without a unit: `30`, `30s`, `2m`."""
+
+    name = "time in seconds such as 30, or 2m"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = seconds(value) if isinstance(value, str) else None
+        return super().convert(value if found is None else found, param, ctx)
+
+
 def _share(_: click.Context, option: click.Parameter, text: str | None) -> float | None:
     """`2%` as 0.02."""
     if text is not None and not re.fullmatch(r"(?=.*[1-9])[0-9]{0,4}(\.[0-9]{1,4})?%", text):
@@ -134,7 +144,7 @@ run_options = all_of(
         "Wall time; default 45 (17 with --quick), 60 for your own code; up to 60 (20) more for"
         " open rows.",
         "budget_s",
-        type=float,
+        type=Seconds(),
     ),
     flag("--quick", "Smaller sizes and a smaller budget."),
     flag("--thorough", "More rounds, narrower intervals (300 s)."),

@@ -45,6 +45,17 @@ def test_numbers_are_finite(option: str, value: str) -> None:
     assert refused("advise", option, value).startswith(f"{option} must be a finite number")
 
 
+@pytest.mark.parametrize(("text", "budget_s"), [("30", 30), ("1.5", 1.5), ("30s", 30), ("2m", 120)])
+def test_seconds_may_have_a_unit(text: str, budget_s: float) -> None:
+    assert advise.make_context("advise", ["--budget", text]).params["budget_s"] == budget_s
+
+
+@pytest.mark.parametrize("text", ["half an hour", "30 s", "1e400x", "5x"])
+def test_other_words_are_no_time(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="not a valid time in seconds such as 30, or 2m"):
+        advise.make_context("advise", ["--budget", text])
+
+
 @pytest.mark.parametrize(
     ("arguments", "name"),
     [

@@ -360,13 +360,18 @@ def environment(found: records.Software) -> list[Fact]:
 
 
 def processor_sections(
-    machine: records.Machine, installed: records.Software, known: Ceilings | None
+    machine: records.Machine,
+    installed: records.Software,
+    known: Ceilings | None,
+    *,
+    live: bool = False,
 ) -> list[Section]:
+    """`live`: another section shows the memory in use."""
     reached = ceilings(known, "cpu")
     return [
         Section("CPU", facts=cpu(machine.cpu), tone="strong cpu"),
         *([Section("CPU ceilings", facts=reached, tone="strong cpu")] if reached else []),
-        Section("Memory", facts=memory(machine.memory)),
+        Section("Memory", facts=memory(machine.memory)[1 if live else 0 :]),
         Section("Software", facts=software(installed, machine.os)),
         Section("Environment", facts=environment(installed)),
     ]
