@@ -61,7 +61,6 @@ class Datasheet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     peak_ops_per_s: dict[str, float]  # dense, by precision
     memory_bytes_per_s: float
     power_w: float
-    pcie_generation: int
     source: str
     quoted_by: str
 
