@@ -202,7 +202,7 @@ def weak_evidence(
         if found is None or not found.held_out or found.error_bound is not None:
             return None
         why = "it is too slow to be checked on enough held-out inputs"
-        if found.reference.endswith(units.counted(facts.check_samples, "held-out input")):
+        if found.inputs == facts.check_samples:
             why = "few inputs make the error of its probabilities; use --min-agreement"
     elif why is None and facts.needed_inputs is None:
         return "no number of inputs can promise an agreement of 100% on unseen ones"

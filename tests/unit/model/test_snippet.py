@@ -123,6 +123,6 @@ def test_a_pick_without_a_bound_is_weak_evidence(held_out, bound, is_weak) -> No
     found = weak_evidence(facts(inputs_from="d.npz", check_samples=40), pick, [pick])
     assert (found is not None) is is_weak
     assert found is None or "too slow to be checked on enough held-out" in found
-    pick.accuracy = replace(pick.accuracy, reference="the model as given, on 40 held-out inputs")
+    pick.accuracy = replace(pick.accuracy, inputs=40)
     found = weak_evidence(facts(inputs_from="d.npz", check_samples=40), pick, [pick])
     assert found is None or "few inputs make the error of its probabilities" in found
