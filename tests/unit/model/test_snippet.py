@@ -104,9 +104,11 @@ def test_whatever_a_model_calls_its_inputs_it_is_python() -> None:
     ],
 )
 def test_weak_evidence_is_called_weak(changes, words: str | None) -> None:
-    pick, other = candidate(case(), 1e-3), candidate(case("int8-static-u8s8"), 2e-3)
-    assert weak_evidence(facts(**changes), pick, [pick]) is None
-    found = weak_evidence(facts(**changes), pick, [pick, other])
+    given, pick = candidate(case(), 2e-3), candidate(case("int8-static-u8s8"), 1e-3)
+    assert weak_evidence(facts(**changes), given, [given]) is None
+    found = weak_evidence(facts(**changes), given, [given, pick])
+    assert (found is None) == (changes["inputs_from"] != "random")  # random ones refuse rivals
+    found = weak_evidence(facts(**changes), pick, [given, pick])
     assert (found is None) == (words is None)
     if words is not None:
         assert words in found
