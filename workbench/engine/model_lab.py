@@ -211,5 +211,6 @@ def weak_evidence(
     elif why is None:
         how = units.counted(facts.samples, "input")
         how = f"the {how} that also calibrated it" if facts.same_samples else f"only {how}"
-        why = f"it was checked on {how}; pass at least {facts.needed_inputs} samples"
+        unit = "samples" if facts.batch in (None, 1) else f"batches of {facts.batch}"
+        why = f"it was checked on {how}; pass at least {facts.needed_inputs} {unit}"
     return f"nothing is promised about its error on unseen inputs: {why}"

@@ -162,7 +162,8 @@ def _keep_affordable(
         why += "; raise --budget" if part_s < GIVEN_S else ""
     chosen.check = [] if why else chosen.check[: max(least, quick)]
     count = max(usual, least) if chosen.check else usual
-    chosen.choose, chosen.calibration = chosen.choose[:count], chosen.calibration[:usual]
+    chosen.choose = chosen.choose[:count]
+    chosen.calibration = chosen.choose if chosen.folded else chosen.calibration[:usual]
     return why
 
 

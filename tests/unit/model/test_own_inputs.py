@@ -126,6 +126,15 @@ def test_few_inputs_calibrate_and_choose_while_others_check(case: Case) -> None:
     assert not facts["same_samples"]
 
 
+def test_inputs_that_calibrate_and_choose_are_the_same_where_a_bound_needs_many(
+    case: Case, monkeypatch
+) -> None:
+    monkeypatch.setattr(inspection, "QUICK_S", 0.0)
+    data = case.file(x=rows(200))
+    facts = case.inspect(made.mlp(), inputs=data, limit=0.05, metric="disagreement")
+    assert (facts["calibration_samples"], facts["samples"], facts["folds"]) == (72, 72, 3)
+
+
 @pytest.mark.parametrize(
     ("count", "limit", "metric", "needed"),
     [

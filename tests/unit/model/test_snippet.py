@@ -98,6 +98,10 @@ def test_whatever_a_model_calls_its_inputs_it_is_python() -> None:
             {"inputs_from": "d.npz", "samples": 24, "needed_inputs": 50},
             "only 24 inputs; pass at least 50 samples",
         ),
+        (
+            {"inputs_from": "d.npz", "samples": 3, "needed_inputs": 50, "batch": 8},
+            "only 3 inputs; pass at least 50 batches of 8",
+        ),
         ({"inputs_from": "d.npz", "samples": 64}, "no number of inputs"),
         ({"inputs_from": "d.npz", "no_promise": "it is too slow"}, "unseen inputs: it is too slow"),
         ({"inputs_from": "d.npz", "samples": 30, "check_samples": 20}, None),
