@@ -20,15 +20,9 @@ from . import agreement, graph
 # Operators that multiply; an integer operator or a fused one counts without its weights.
 _MULTIPLIES = re.compile("Attention|Conv|Einsum|Gemm|GRU|LSTM|MatMul|RNN")
 WEIGHTS = {  # the positions of the weights among their inputs
-    "Attention": (1,),  # ONNX Runtime's; that of ONNX has none
-    "Conv": (1,),
-    "ConvTranspose": (1,),
-    "Einsum": (1, 0),
-    "MatMul": (1, 0),
-    "Gemm": (1, 0),
-    "LSTM": (1, 2),
-    "GRU": (1, 2),
-    "RNN": (1, 2),
+    **dict.fromkeys(("Attention", "Conv", "ConvTranspose"), (1,)),  # ONNX's own Attention has none
+    **dict.fromkeys(("Einsum", "Gemm", "MatMul"), (1, 0)),
+    **dict.fromkeys(("GRU", "LSTM", "RNN"), (1, 2)),
 }
 DOMAINS = (*graph.STANDARD_DOMAINS, "com.microsoft")
 QUANTISABLE = ("Attention", "Conv", "MatMul", "Gemm", "LSTM")  # with an integer kernel on the CPU
