@@ -156,10 +156,8 @@ def _keep_affordable(
     room, quick = (min(most, int(each / run_s)) for each in (part_s, min(QUICK_S, part_s)))
     usual, why = max(FEWEST, quick, min(room, USUAL)), None
     if least > most:
-        most_text = f"only {most} fit in {CHECK_BYTES >> 20} MiB"
-        if most == MOST_CHECK:
-            most_text = f"at most {most} can be held out"
-        why = f"it needs {least} held-out inputs, and {most_text}"
+        room_text = f"at most {most} ({CHECK_BYTES >> 20} MiB)"
+        why = f"it needs {least} held-out inputs, and {room_text} can be held out"
     elif least > room:
         why = f"the model is too slow to be run on {least} held-out inputs in {part_s:.3g} s"
         why += "; raise --budget" if part_s < GIVEN_S else ""

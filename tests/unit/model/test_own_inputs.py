@@ -197,16 +197,21 @@ def test_a_reason_is_given_where_no_number_of_inputs_suffices(case: Case, monkey
     few = case.file(x=rows(30))
     facts = case.inspect(made.mlp(), inputs=few, limit=0.001, metric="disagreement")
     assert facts["needed_inputs"] is None
-    assert facts["no_promise"] == "it needs 3688 held-out inputs, and at most 1024 can be held out"
+    assert (
+        facts["no_promise"]
+        == "it needs 3688 held-out inputs, and at most 1024 (384 MiB) can be held out"
+    )
     monkeypatch.setattr(inspection, "CHECK_BYTES", 36 * 39)
     facts = case.inspect(made.mlp(), inputs=case.file(x=rows(200)), limit=0.02)
-    assert facts["no_promise"] == "it needs 40 held-out inputs, and only 39 fit in 0 MiB"
+    assert (
+        facts["no_promise"] == "it needs 40 held-out inputs, and at most 39 (0 MiB) can be held out"
+    )
     assert (facts["check_samples"], facts["needed_inputs"]) == (0, None)
 
 
 def test_as_many_pictures_of_a_usual_detector_fit_as_a_bound_needs() -> None:
     picture, boxes = 3 * 640 * 640, 84 * 8400
-    assert inspection.CHECK_BYTES >= bounds.FEWEST * 4 * (picture + boxes)
+    assert bounds.FEWEST * 4 * (picture + boxes) <= inspection.CHECK_BYTES
 
 
 def test_casts_that_keep_numbers_are_made(case: Case) -> None:
