@@ -53,6 +53,7 @@ class Accuracy:
     # Upper bound (95%) of `value` on unseen inputs from the same source; None: unknown.
     error_bound: float | None = None
     held_out: bool = False  # it was checked on inputs that did not take part in choosing it
+    inputs: int = 0  # number of inputs on which a user's model was checked
 
     @property
     def worst(self) -> float:

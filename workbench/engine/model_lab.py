@@ -11,6 +11,7 @@ from ..advisor.model.candidates import ModelSpace, Proposal, first
 from ..advisor.model.explain import explain
 from ..advisor.model.overview import is_as_given, original
 from ..advisor.model.snippet import snippet
+from ..advisor.ranking import NEGLIGIBLE
 from ..contract import Case, kind_of
 from ..machine.host.readings import package_energy_j
 from ..machine.packages import onnx_cuda
@@ -191,23 +192,25 @@ def _to_explain(row: Row, pick: Candidate, given: Candidate) -> list[Candidate]:
 def weak_evidence(
     facts: ModelFacts, pick: Candidate, candidates: Iterable[Candidate]
 ) -> str | None:
-    """Why measured errors say little about the user's own data; None if the model as given has no
-    rival, so that no error counts."""
+    """Why measured errors say little about the user's own data; None where no error counts."""
     if all(is_as_given(each.case, facts) for each in candidates):
         return None
     if facts.inputs_from == "random":
         return "accuracy was checked on random inputs only; pass real ones with --inputs data.npz"
     why, found = facts.no_promise, pick.accuracy
+    if found is None or (is_as_given(pick.case, facts) and found.value < NEGLIGIBLE):
+        return None
     if facts.check_samples:
-        if found is None or not found.held_out or found.error_bound is not None:
+        if not found.held_out or found.error_bound is not None:
             return None
         why = "it is too slow to be checked on enough held-out inputs"
-        if found.reference.endswith(units.counted(facts.check_samples, "held-out input")):
+        if found.inputs == facts.check_samples:
             why = "few inputs make the error of its probabilities; use --min-agreement"
     elif why is None and facts.needed_inputs is None:
         return "no number of inputs can promise an agreement of 100% on unseen ones"
     elif why is None:
         how = units.counted(facts.samples, "input")
         how = f"the {how} that also calibrated it" if facts.same_samples else f"only {how}"
-        why = f"it was checked on {how}; pass at least {facts.needed_inputs} samples"
+        unit = "samples" if facts.batch in (None, 1) else f"batches of {facts.batch}"
+        why = f"it was checked on {how}; pass at least {facts.needed_inputs} {unit}"
     return f"nothing is promised about its error on unseen inputs: {why}"

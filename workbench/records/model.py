@@ -46,7 +46,7 @@ class ModelFacts(msgspec.Struct, frozen=True):
     inputs_from: str  # "random", or the file's name
     step_s: float  # rough seconds of one run as given, unoptimised
     steps: list[PreparationStep] = msgspec.field(name="forms", default_factory=list)
-    multiply_adds: int | None = None  # per run; None where shapes are unknown
+    multiply_adds: int | None = None  # per run; None where those of an operator are unknown
     weights_bytes: int = 0  # size of weights in convolutions and products
     same_samples: bool = False  # the same inputs calibrate and check: too few for both
     uncompared: list[str] = []  # outputs that are not tensors, such as a classifier's maps
@@ -66,7 +66,8 @@ class Built(msgspec.Struct, frozen=True):
     seconds: float  # time to build it
     size_bytes: int | None = None
     operators: dict[str, int] = {}
-    coverage: float | None = None  # share of multiply-adds in INT8, 0 to 1
+    # Share of multiply-adds in INT8, or of weights where those are unknown, 0 to 1.
+    coverage: float | None = None
     excluded: list[str] = []  # nodes that stay in FP32 on purpose
     reason: Reason | None = None
 

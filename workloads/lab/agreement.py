@@ -150,8 +150,14 @@ def has_classes(reference: Array) -> bool:
 
 
 def _classes(reference: Array) -> int:
-    """The axis of the classes: the last, or the channels of pictures in PyTorch's layout."""
-    return 1 if reference.ndim >= 4 and reference.shape[1] < reference.shape[-1] else -1
+    """The axis of the classes: the last, or the channels of pictures in PyTorch's layout.  Of a
+    picture's axes the two sides are alike, or else longer than the channels."""
+    if reference.ndim < 4:
+        return -1
+    _, first, *_, last = shape = reference.shape
+    if (first == shape[-2]) != (shape[2] == last):
+        return 1 if shape[2] == last else -1
+    return 1 if first < last else -1
 
 
 def holds_labels(reference: Array) -> bool:
@@ -191,7 +197,8 @@ def _sums(answer: Array, reference: Array, name: str) -> list[float]:
         raise WorkloadError(text, code="non_finite")
     off = answer - reference
     pairs = (off, off), (reference, reference), (answer, answer), (answer, reference)
-    return [float(one @ other) for one, other in pairs]
+    # Not `@`: its threads take hundreds of times longer where other processes use the cores.
+    return [float(np.einsum("i,i->", one, other)) for one, other in pairs]
 
 
 def _relative(off: float, whole: float, *, labels: bool) -> float:

@@ -25,7 +25,7 @@ GIVEN_S, USUAL = 10.0, 64  # longest time to run a part of the user's inputs, an
 PART, FOLDED_PART = 1 / 4, 1 / 8  # the longest time as a share of that to inspect; less with folds
 QUICK_S = 0.5  # in which more than USUAL may run; not longer, since each variant runs them too
 FOLDABLE = 16 * 2**20  # bytes of the largest model whose variants are made again in each fold
-MOST_CHECK, CHECK_BYTES = 1024, 256 * 2**20  # most samples that check, and bytes of their arrays
+MOST_CHECK, CHECK_BYTES = 1024, 384 * 2**20  # most samples that check, and bytes of their arrays
 RANGE_HINT = "random inputs may be out of its range: pass real ones with --inputs data.npz"
 LARGEST_VARIATION = 1e-4  # relative, between two runs of a model on the same input
 RANDOM_HINT = "export it without random operators, or with the noise as an input"
@@ -156,13 +156,15 @@ def _keep_affordable(
     room, quick = (min(most, int(each / run_s)) for each in (part_s, min(QUICK_S, part_s)))
     usual, why = max(FEWEST, quick, min(room, USUAL)), None
     if least > most:
-        why = f"it needs {least} held-out inputs, and at most {most} can be held out"
+        room_text = f"at most {most} ({CHECK_BYTES >> 20} MiB)"
+        why = f"it needs {least} held-out inputs, and {room_text} can be held out"
     elif least > room:
         why = f"the model is too slow to be run on {least} held-out inputs in {part_s:.3g} s"
         why += "; raise --budget" if part_s < GIVEN_S else ""
     chosen.check = [] if why else chosen.check[: max(least, quick)]
     count = max(usual, least) if chosen.check else usual
-    chosen.choose, chosen.calibration = chosen.choose[:count], chosen.calibration[:usual]
+    chosen.choose = chosen.choose[:count]
+    chosen.calibration = chosen.choose if chosen.folded else chosen.calibration[:usual]
     return why
 
 

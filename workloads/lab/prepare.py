@@ -53,7 +53,6 @@ def prepare(model: Path, folder: Path) -> dict[str, Any]:
     _name_nodes(current)
     _fit_weights(current)
     found = products.find(current, folder, inputs[0])
-    integers = any(node.op_type in products.INTEGER for node in graph.nodes(current))
     products.keep(folder, found)
     parts.keep(folder, current)
     (folder / PREPARED).write_bytes(current.SerializeToString())
@@ -61,7 +60,7 @@ def prepare(model: Path, folder: Path) -> dict[str, Any]:
         stale.unlink()
     return {
         "forms": steps,
-        "multiply_adds": None if integers else products.total(found),  # theirs are not counted
+        "multiply_adds": products.total(found),
         "weights_bytes": products.weights_bytes(found),
         "products": dict(Counter(p.type for p in found if p.quantisable and not p.inside)),
     }

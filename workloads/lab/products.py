@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,17 +17,15 @@ from .._shared.quantisation import subgraphs
 from .._shared.session import cpu_session
 from . import agreement, graph
 
-# Operators that multiply by weights, with the positions of the weights among their inputs.
-WEIGHTS = {
-    "Conv": (1,),
-    "ConvTranspose": (1,),
-    "MatMul": (1, 0),
-    "Gemm": (1, 0),
-    "LSTM": (1, 2),
-    "GRU": (1, 2),
-    "RNN": (1, 2),
+# Operators that multiply; an integer operator or a fused one counts without its weights.
+_MULTIPLIES = re.compile("Attention|Conv|Einsum|Gemm|GRU|LSTM|MatMul|RNN")
+WEIGHTS = {  # the positions of the weights among their inputs
+    **dict.fromkeys(("Attention", "Conv", "ConvTranspose"), (1,)),  # ONNX's own Attention has none
+    **dict.fromkeys(("Einsum", "Gemm", "MatMul"), (1, 0)),
+    **dict.fromkeys(("GRU", "LSTM", "RNN"), (1, 2)),
 }
-QUANTISABLE = ("Conv", "MatMul", "Gemm", "LSTM")  # operators with an integer kernel on the CPU
+DOMAINS = (*graph.STANDARD_DOMAINS, "com.microsoft")
+QUANTISABLE = ("Attention", "Conv", "MatMul", "Gemm", "LSTM")  # with an integer kernel on the CPU
 INTEGER = {  # operators that multiply integers, most of them in optimised graphs only
     "ConvInteger", "DynamicQuantizeLSTM", "DynamicQuantizeMatMul", "MatMulInteger",
     "MatMulIntegerToFloat", "QAttention", "QGemm", "QLinearConv", "QLinearMatMul",
@@ -42,7 +41,7 @@ class Product:
     name: str
     type: str
     weights: dict[str, int]  # constant operands: name to size in bytes
-    multiply_adds: int | None  # None if its shapes were not seen
+    multiply_adds: int | None  # None: not known
     seconds: float = 0.0  # without graph optimisations, which would rename or fuse it; 0: unknown
     inside: bool = False  # in a subgraph of If, Loop or Scan, where only dynamic INT8 works
 
@@ -64,7 +63,7 @@ def find(model: Any, folder: Path, sample: Sequence[Any]) -> list[Product]:
         seen.setdefault(name, []).append(event)
     found = []
     for node, weights, inside in _multiplying(model.graph, {}, False):
-        places = WEIGHTS[node.op_type]
+        places = WEIGHTS.get(node.op_type, ()) if node.domain in DOMAINS else ()
         held = [node.input[i] for i in places if i < len(node.input) and node.input[i] in weights]
         sizes = {name: list(weights[name].dims) for name in held}
         events = seen.get(node.name, [])
@@ -90,7 +89,7 @@ def _multiplying(
     """Each product with the constants in its scope, and whether it lies in a subgraph."""
     weights = {**outer, **{item.name: item for item in body.initializer}}
     for node in body.node:
-        if node.op_type in WEIGHTS and node.domain in graph.STANDARD_DOMAINS:
+        if _MULTIPLIES.search(node.op_type):
             yield node, weights, inside
         for inner in subgraphs(node):
             yield from _multiplying(inner, weights, True)
@@ -152,10 +151,11 @@ def _multiply_adds(node: Any, sizes: Mapping[str, list[int]], event: Any) -> int
         if node.op_type in ("Conv", "ConvTranspose"):
             weight = sizes.get(node.input[1]) or others[0]
             return math.prod(result if node.op_type == "Conv" else first) * math.prod(weight[1:])
-        steps = first[0] * first[1]
-        return steps * sum(math.prod(sizes[name]) for name in node.input[1:3])
+        if node.op_type in ("GRU", "LSTM", "RNN"):
+            return first[0] * first[1] * sum(math.prod(sizes[name]) for name in node.input[1:3])
     except (KeyError, IndexError):
-        return None
+        pass
+    return None
 
 
 def _shape(entry: Mapping[str, list[int]]) -> list[int]:

@@ -21,6 +21,7 @@ _PASSES = (
 )  # fmt: skip
 _TABLE_PASSES = (*_PASSES, "DequantizeLinear")
 _COMPARES = ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual")
+TRIPS = 8  # iterations of a loop whose number is an input; none would time nothing
 LENGTH = "the longest axis, a length by its name"
 _LENGTH = re.compile(r"(^|_)len(gth)?s?$", re.IGNORECASE)
 
@@ -75,7 +76,7 @@ def _range(port: Input, reader: "_Reader") -> tuple[int, int, str]:
         return 0, 0, "random normal"
     limits = np.iinfo(port.type)
     largest = min(int(limits.max), 2**62)
-    rows, compared = reader.uses(port.name)
+    rows, numbers = reader.uses(port.name)
     if rows:
         last = min(min(rows) - 1, largest)
         return 0, last, f"0..{last}, the rows of its table"
@@ -83,16 +84,16 @@ def _range(port: Input, reader: "_Reader") -> tuple[int, int, str]:
         return 1, 1, "ones, a mask by its name"
     if limits.bits >= 32 and len(port.axes or []) <= 1 and _LENGTH.search(port.name):
         return 1, 1, LENGTH
-    for value in compared:
+    for value, use in numbers.items():
         if int(limits.min) <= value <= largest:
-            return value, value, f"{value}, which the graph compares it with"
+            return value, value, f"{value}, {use}"
     if limits.bits == 8:
         return int(limits.min), int(limits.max), "random bytes"
     return 0, 1, "random, 0 or 1"
 
 
 class _Reader:
-    """Follows an input to the tables that it indexes and the constants it is compared with."""
+    """Follows an input to the tables that it indexes, and the numbers that it stands for."""
 
     def __init__(self, model: Any) -> None:
         self._constants = graph.constants(model)
@@ -104,10 +105,10 @@ class _Reader:
             for name in node.output:
                 self._makers[name] = node
 
-    def uses(self, name: str) -> tuple[list[int], list[int]]:
-        """Lengths of the tables that an input indexes, and constants that it is compared with."""
+    def uses(self, name: str) -> tuple[list[int], dict[int, str]]:
+        """Lengths of the tables that an input indexes, and numbers that suit it, with why."""
         rows: list[int] = []
-        compared: list[int] = []
+        numbers: dict[int, str] = {}
         waiting, seen = [name], {name}
         for current in waiting:  # the loop extends it
             for node in self._users.get(current, ()):
@@ -118,6 +119,8 @@ class _Reader:
                     waiting += fresh
                 elif len(operands) < 2:
                     continue
+                elif node.op_type == "Loop" and operands[0] == current:
+                    numbers[TRIPS] = "the iterations of its loop"
                 elif node.op_type == "Gather" and operands[1] == current:
                     rows += self._rows(node)
                 elif node.op_type == "OneHot" and operands[0] == current:
@@ -125,10 +128,10 @@ class _Reader:
                 elif node.op_type in _COMPARES:
                     other = self._numbers(operands[operands[0] == current])
                     if len(other) == 1:
-                        compared += other
+                        numbers.setdefault(other[0], "which the graph compares it with")
                     elif other == list(range(len(other))) and other:
                         rows.append(len(other))  # a one-hot code, written out
-        return rows, compared
+        return rows, numbers
 
     def _rows(self, node: Any) -> list[int]:
         """The length of the indexed axis of a constant table."""

@@ -115,7 +115,9 @@ class ModelTask(OnnxTask):
         inputs = units.counted(len(answers), "held-out input" if held_out else "input")
         reference = f"the model as given, unoptimised, on {inputs}"
         # Always passed: the advisor applies the user's own error limit.
-        return Accuracy(self.metric, value, reference, 1.0, True, outputs, bound, held_out)
+        return Accuracy(
+            self.metric, value, reference, 1.0, True, outputs, bound, held_out, len(answers)
+        )
 
 
 WORKLOAD = Model()

@@ -41,7 +41,7 @@ def test_samples_without_rows_change_nothing() -> None:
     assert (found.top1_agreement, found.relative_error) == (1.0, 0.0)
 
 
-@pytest.mark.parametrize("shape", [(1, 3, 4, 8), (1, 4, 8, 3), (32, 3)])
+@pytest.mark.parametrize("shape", [(1, 3, 4, 8), (1, 4, 8, 3), (8, 3, 2, 2), (8, 2, 2, 3), (32, 3)])
 def test_the_classes_of_pixels_are_their_channels(shape: tuple[int, ...]) -> None:
     axis = shape.index(3)
     right = np.random.default_rng(0).random(shape)

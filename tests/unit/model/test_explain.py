@@ -272,6 +272,9 @@ def test_weights_read_at_the_speed_of_memory_limit_it() -> None:
     text = sentences(fp32, fp32, facts_=heavy, memory_bytes_per_s=11e9)
     assert "is the fastest run of the model as given" in text
     assert "8.58 MiB of weights a run at 10.0 GB/s, 91% of the memory bandwidth" in text
+    recurrent = candidate(case(), 1e-3, {"GRU": 7e-4, "MatMul": 2e-4})
+    text = sentences(recurrent, recurrent, facts_=heavy, memory_bytes_per_s=45e9)
+    assert "Memory limits it" not in text  # all of its products read these weights
     assert "Memory limits it" not in sentences(fp32, fp32, facts_=heavy, memory_bytes_per_s=1e11)
     assert "Memory limits it" not in sentences(fp32, fp32, facts_=heavy)
 

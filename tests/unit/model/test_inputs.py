@@ -230,6 +230,24 @@ def test_a_number_that_the_graph_compares_with_is_used(case: Case) -> None:
     assert case.kept(samples.INPUTS)[0][1] == 16000
 
 
+def test_a_loop_runs_several_times(case: Case) -> None:
+    node = helper.make_node("Add", ["before", "x"], ["after"])
+    same = helper.make_node("Identity", ["going"], ["on"])
+    ports = [made.port("step", made.INT64, []), made.port("going", TensorProto.BOOL, [])]
+    body = helper.make_graph(
+        [node, same],
+        "body",
+        [*ports, made.port("before", shape=[4])],
+        [made.port("on", TensorProto.BOOL, []), made.port("after", shape=[4])],
+    )
+    loop = helper.make_node("Loop", ["count", "", "x"], ["y"], body=body)
+    inputs = [made.port("x", shape=[4]), made.port("count", made.INT64, [])]
+    facts = case.inspect(made.model([loop], inputs, [made.port("y")]))
+    assert facts["inputs"][1]["values"] == "8, the iterations of its loop"
+    sample = case.kept(samples.INPUTS)[0]
+    assert case.kept(samples.REFERENCE)[0][0] == pytest.approx(9 * sample[0])
+
+
 def test_a_length_is_that_of_the_longest_axis(case: Case) -> None:
     nodes = [
         helper.make_node("Cast", ["audio_lens"], ["n"], to=TensorProto.FLOAT),

@@ -126,6 +126,15 @@ def test_few_inputs_calibrate_and_choose_while_others_check(case: Case) -> None:
     assert not facts["same_samples"]
 
 
+def test_inputs_that_calibrate_and_choose_are_the_same_where_a_bound_needs_many(
+    case: Case, monkeypatch
+) -> None:
+    monkeypatch.setattr(inspection, "QUICK_S", 0.0)
+    data = case.file(x=rows(200))
+    facts = case.inspect(made.mlp(), inputs=data, limit=0.05, metric="disagreement")
+    assert (facts["calibration_samples"], facts["samples"], facts["folds"]) == (72, 72, 3)
+
+
 @pytest.mark.parametrize(
     ("count", "limit", "metric", "needed"),
     [
@@ -188,11 +197,21 @@ def test_a_reason_is_given_where_no_number_of_inputs_suffices(case: Case, monkey
     few = case.file(x=rows(30))
     facts = case.inspect(made.mlp(), inputs=few, limit=0.001, metric="disagreement")
     assert facts["needed_inputs"] is None
-    assert facts["no_promise"] == "it needs 3688 held-out inputs, and at most 1024 can be held out"
+    assert (
+        facts["no_promise"]
+        == "it needs 3688 held-out inputs, and at most 1024 (384 MiB) can be held out"
+    )
     monkeypatch.setattr(inspection, "CHECK_BYTES", 36 * 39)
     facts = case.inspect(made.mlp(), inputs=case.file(x=rows(200)), limit=0.02)
-    assert facts["no_promise"] == "it needs 40 held-out inputs, and at most 39 can be held out"
+    assert (
+        facts["no_promise"] == "it needs 40 held-out inputs, and at most 39 (0 MiB) can be held out"
+    )
     assert (facts["check_samples"], facts["needed_inputs"]) == (0, None)
+
+
+def test_as_many_pictures_of_a_usual_detector_fit_as_a_bound_needs() -> None:
+    picture, boxes = 3 * 640 * 640, 84 * 8400
+    assert bounds.FEWEST * 4 * (picture + boxes) <= inspection.CHECK_BYTES
 
 
 def test_casts_that_keep_numbers_are_made(case: Case) -> None:

@@ -98,15 +98,21 @@ def test_whatever_a_model_calls_its_inputs_it_is_python() -> None:
             {"inputs_from": "d.npz", "samples": 24, "needed_inputs": 50},
             "only 24 inputs; pass at least 50 samples",
         ),
+        (
+            {"inputs_from": "d.npz", "samples": 3, "needed_inputs": 50, "batch": 8},
+            "only 3 inputs; pass at least 50 batches of 8",
+        ),
         ({"inputs_from": "d.npz", "samples": 64}, "no number of inputs"),
         ({"inputs_from": "d.npz", "no_promise": "it is too slow"}, "unseen inputs: it is too slow"),
         ({"inputs_from": "d.npz", "samples": 30, "check_samples": 20}, None),
     ],
 )
 def test_weak_evidence_is_called_weak(changes, words: str | None) -> None:
-    pick, other = candidate(case(), 1e-3), candidate(case("int8-static-u8s8"), 2e-3)
-    assert weak_evidence(facts(**changes), pick, [pick]) is None
-    found = weak_evidence(facts(**changes), pick, [pick, other])
+    given, pick = candidate(case(), 2e-3), candidate(case("int8-static-u8s8"), 1e-3)
+    assert weak_evidence(facts(**changes), given, [given]) is None
+    found = weak_evidence(facts(**changes), given, [given, pick])
+    assert (found is None) == (changes["inputs_from"] != "random")  # random ones refuse rivals
+    found = weak_evidence(facts(**changes), pick, [given, pick])
     assert (found is None) == (words is None)
     if words is not None:
         assert words in found
@@ -123,6 +129,6 @@ def test_a_pick_without_a_bound_is_weak_evidence(held_out, bound, is_weak) -> No
     found = weak_evidence(facts(inputs_from="d.npz", check_samples=40), pick, [pick])
     assert (found is not None) is is_weak
     assert found is None or "too slow to be checked on enough held-out" in found
-    pick.accuracy = replace(pick.accuracy, reference="the model as given, on 40 held-out inputs")
+    pick.accuracy = replace(pick.accuracy, inputs=40)
     found = weak_evidence(facts(inputs_from="d.npz", check_samples=40), pick, [pick])
     assert found is None or "few inputs make the error of its probabilities" in found

@@ -383,12 +383,28 @@ def test_a_quantised_model_can_be_prepared(tmp_path: Path) -> None:
     assert facts["forms"][0]["step"] == "as given"
 
 
-def test_multiply_adds_of_integers_are_not_counted(tmp_path: Path) -> None:
+def test_multiply_adds_are_unknown_with_an_operator_whose_are_not_counted(tmp_path: Path) -> None:
     prepared(perceptron(), tmp_path, ROWS)
     once = onnx.load(build(tmp_path, Recipe("int8", "dynamic"))["file"])
-    again = tmp_path / "again"
-    again.mkdir()
-    assert prepared(once, again, ROWS)["multiply_adds"] is None
+    graph = Graph()
+    x = graph.add("Einsum", "x", graph.weight(16, 8), equation="bi,io->bo")
+    einsum = graph.model(ROWS, graph.add("MatMul", x, graph.weight(8, 4)))
+    for place, net in enumerate((once, einsum)):
+        (again := tmp_path / str(place)).mkdir()
+        assert prepared(net, again, ROWS)["multiply_adds"] is None
+
+
+def test_fused_attention_is_a_product_that_only_dynamic_int8_takes(tmp_path: Path) -> None:
+    graph = Graph()
+    options = {"domain": "com.microsoft", "num_heads": 4}
+    x = graph.add("Attention", "x", graph.weight(16, 48), graph.weight(48), **options)
+    net = graph.model(TOKENS, graph.add("MatMul", x, graph.weight(16, 4)))
+    net.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+    facts = prepared(net, tmp_path, TOKENS)
+    assert (facts["multiply_adds"], facts["weights_bytes"]) == (None, 4 * 16 * (48 + 4))
+    assert facts["products"] == {"Attention": 1, "MatMul": 1}
+    assert build(tmp_path, STATIC)["coverage"] == pytest.approx(4 / 52)
+    assert build(tmp_path, Recipe("int8", "dynamic"))["coverage"] == 1.0
 
 
 def test_a_model_in_half_precision_is_prepared_but_not_quantised(tmp_path: Path) -> None:

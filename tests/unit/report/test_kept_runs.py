@@ -41,7 +41,7 @@ def expected(name: str) -> Any:
         measured["work"].setdefault("host_bytes", 0.0)
         measured["setup"].setdefault("loading_s", None)
         if (accuracy := measured["accuracy"]) is not None:
-            accuracy |= {"error_bound": None, "held_out": False}
+            accuracy |= {"error_bound": None, "held_out": False, "inputs": 0}
             for output in accuracy["outputs"]:
                 output.setdefault("part", None)
     if (code := document.get("code")) is not None:

@@ -136,7 +136,7 @@ def test_a_variant_within_the_limit_is_checked_on_inputs_kept_apart(promising, t
     assert found.held_out
     assert found.value == pytest.approx(0.03, rel=0.01)
     assert found.error_bound is not None and found.error_bound > found.value
-    assert "on 40 held-out inputs" in found.reference
+    assert "on 40 held-out inputs" in found.reference and found.inputs == 40
 
 
 def test_a_variant_over_the_limit_never_sees_them(promising, tmp_path) -> None:

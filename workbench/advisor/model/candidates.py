@@ -18,7 +18,7 @@ from ...worker.recipe import ORIGINAL, Recipe
 from ...worker.session_options import BASIC, BFLOAT, EXTENDED, NO_SPIN, OPENVINO
 
 CONVOLUTIONS = ("Conv", "ConvTranspose")
-PRODUCTS = ("MatMul", "Gemm", "LSTM", "Attention", "EmbedLayerNormalization")
+PRODUCTS = ("Attention", "Gemm", "LSTM", "MatMul")
 STATIC = (*CONVOLUTIONS, "MatMul", "Gemm")  # operators with static variants
 ON_GPU = ("tensorrt", "directml", "rocm", "migraphx")  # providers, by their word in a case's mode
 SLOW_S = 0.05  # seconds of a run from which variants that are usually slow are not tried

@@ -24,7 +24,9 @@ _OPERATORS = (  # a pattern in the name of a kernel, and the operator's name for
     (r"^(Nhwc|Fused|QLinear|DynamicQuantize|Q(?=[A-Z]))+|Integer(ToFloat)?$", ""),
     (r"^Gemm$", "MatMul"),
 )
-PRODUCTS = ("Conv", "MatMul", "LSTM", "Attention")
+PRODUCTS = (  # all that `ModelFacts.weights_bytes` counts
+    "Attention", "Conv", "ConvTranspose", "Einsum", "GRU", "LSTM", "MatMul", "RNN",
+)  # fmt: skip
 # Operators whose kernels take any type; a static variant with scope "all" runs them in INT8.
 _EITHER = (
     "DepthToSpace", "Flatten", "Gather", "MaxPool", "Pad", "Reshape", "Resize", "Slice", "Split",
