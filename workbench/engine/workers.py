@@ -29,7 +29,7 @@ CANNOT_HERE = (
     "unsupported_device",
     "unsupported_precision",
 )
-NO_TURN = Reason(BUDGET, "no time was left for its turn", "raise --budget or race fewer candidates")
+NO_TURN = Reason(BUDGET, "no time was left for its turn", "raise --budget")
 
 
 def worker_key(case: Case, scenario: Scenario | None = None) -> WorkerKey:
