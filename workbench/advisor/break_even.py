@@ -158,7 +158,7 @@ def sentence(found: Payoff, noun: str = "step", left: Elimination | None = None)
 def _uncertain(found: Payoff, noun: str, left: Elimination | None) -> str:
     """Why it is not known which of the two has the shorter step."""
     if found.step_ratio_ci95 is not None:
-        ratio = units.times(found.over_step_s / found.step_s, found.step_ratio_ci95)
+        ratio = units.apart(found.over_step_s / found.step_s, found.step_ratio_ci95)
         return f"Their {noun}s cannot be distinguished: {ratio}."
     if left is not None:
         return f"{candidate_name(left.id)} was eliminated early ({left.message})."
