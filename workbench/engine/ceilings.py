@@ -15,7 +15,7 @@ from ..planning import ceiling_rows
 from ..planning.admission import most_ops_per_s
 from ..planning.ceiling_rows import LARGE_MIB, LAUNCH, MEMORY, PRODUCT, TRANSFER, last_level_cache
 from ..planning.plan import RowPlan
-from ..planning.request import TABLE_BUDGET_S
+from ..planning.request import TABLE_BUDGET_S, Request
 from ..pool.answers import Block
 from ..pool.pool import WorkerFailed
 from ..records import events as ev
@@ -173,21 +173,26 @@ def raised(ceilings: Ceilings, report: Report) -> Ceilings:
     return msgspec.structs.replace(ceilings, devices=devices)
 
 
+def missing(kept: Ceilings | None, request: Request, machine: Machine) -> list[RowPlan]:
+    """The rows that measure what `kept` lacks; none if the budget is below that of a table."""
+    alone = request.workloads or request.question
+    if request.budget < TABLE_BUDGET_S or alone or (kept and request.threads):
+        return []
+    rows = ceiling_rows.requested_rows(request, machine, brief=True)
+    for row in rows:
+        row.cases = [case for case in row.cases if kept is None or not _is_known(case, kept)]
+    return [row for row in rows if row.cases]
+
+
 def kept_or_measured(
     fingerprint: str, context: RunContext, race: Callable[[list[RowPlan], float], Report]
 ) -> Ceilings | None:
-    """The kept ceilings, after measuring missing ones if the budget is at least that of a table.
+    """The kept ceilings, after measuring missing ones.
 
     `race` measures rows within a share of the budget, in a report of their own.
     """
     request, kept = context.request, ceiling_store.load(fingerprint)
-    alone = request.workloads or request.question
-    if request.budget < TABLE_BUDGET_S or alone or (kept and request.threads):
-        return kept
-    rows = ceiling_rows.requested_rows(request, context.machine, brief=True)
-    for row in rows:
-        row.cases = [case for case in row.cases if kept is None or not _is_known(case, kept)]
-    if not (rows := [row for row in rows if row.cases]):
+    if not (rows := missing(kept, request, context.machine)):
         return kept
     aside = race(rows, SHARE)
     # A measurement that was cut short or disturbed must not become the machine's ceiling.

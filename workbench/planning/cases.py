@@ -65,9 +65,6 @@ def fill_cases(
             for case in (*row.cases, *row.refining):
                 row.workload.work(case)
                 small_probe_of(case, row.workload, machine.cpu)
-            is_first = not any(other.scenario.shares_workers for other in rows)
-            if request.quick and row.scenario.counts_start_up and (is_first or not row.is_on_host):
-                row.scenario = row.scenario.sharing_workers(are_fresh=row.is_on_host)
         except WorkloadError as error:
             reason = Reason(error.code, str(error), error.hint)
             if not request.every:
@@ -82,6 +79,16 @@ def fill_cases(
             row.refused = lacking
     if rows and not any(row.cases for row in rows):
         raise UsageError("no workload has a candidate left with these filters")
+
+
+def share_workers(rows: Sequence[RowPlan], *, quick: bool, fresh: bool) -> None:
+    """Let a row that counts start-up take workers that all rows share: the first on the CPU if they
+    are `fresh` when the races begin, and with `quick` each on a GPU, whose start takes long."""
+    for row in rows:
+        is_first = fresh and not any(other.scenario.shares_workers for other in rows)
+        counts = row.cases and row.scenario.counts_start_up
+        if counts and (is_first if row.is_on_host else quick):
+            row.scenario = row.scenario.sharing_workers(are_fresh=row.is_on_host)
 
 
 def _refining(row: RowPlan, request: Request, machine: Machine) -> list[Case]:

@@ -94,8 +94,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return (None, *(self.modes or ()), *(self.gpu_modes if device_kind == "gpu" else ()))
 
     def sharing_workers(self, *, are_fresh: bool) -> Scenario:
-        """The same scenario with the workers that all rows share, since starting its own takes much
-        of a quick run.  `are_fresh`: it races first, before any other row has used them."""
+        """The same scenario with the workers that all rows share.  `are_fresh`: it races first,
+        before any other row has used them."""
         text = f"{self.question} (--quick: all rows share the workers, and their start-up times.)"
         question = self.question if are_fresh else text
         return msgspec.structs.replace(self, shares_workers=True, question=question)
