@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from .. import catalog
 from ..contract import Case, Host, ParameterValue, Variant, Workload, WorkloadError
 from ..records.machine import Cpu, Machine
@@ -82,13 +84,17 @@ def fill_cases(
 
 
 def share_workers(rows: Sequence[RowPlan], *, quick: bool, fresh: bool) -> None:
-    """Let a row that counts start-up take workers that all rows share: the first on the CPU if they
-    are `fresh` when the races begin, and with `quick` each on a GPU, whose start takes long."""
+    """Let rows in which start-up counts take the workers that all rows share: the first on the CPU
+    if they are `fresh` when the races begin, and with `quick` each on a GPU."""
     for row in rows:
-        is_first = fresh and not any(other.scenario.shares_workers for other in rows)
-        counts = row.cases and row.scenario.counts_start_up
-        if counts and (is_first if row.is_on_host else quick):
-            row.scenario = row.scenario.sharing_workers(are_fresh=row.is_on_host)
+        if not (row.cases and row.scenario.counts_start_up):
+            continue
+        if row.is_on_host:
+            row.shares_workers, fresh = fresh, False
+        elif quick:
+            row.shares_workers, question = True, row.scenario.question
+            question += " (--quick: all rows share the workers, and their start-up times.)"
+            row.scenario = msgspec.structs.replace(row.scenario, question=question)
 
 
 def _refining(row: RowPlan, request: Request, machine: Machine) -> list[Case]:

@@ -40,7 +40,7 @@ def test_by_default_all_scenarios_are_raced_in_their_order() -> None:
 def test_a_row_that_counts_start_ups_shares_workers(gpus, quick, fresh, shares) -> None:
     rows = plan(Request(quick=quick), *gpus)
     share_workers(rows, quick=quick, fresh=fresh)
-    sharing = [row.scenario.id for row in rows if row.scenario.shares_workers]
+    sharing = [row.scenario.id for row in rows if row.shares_workers]
     assert sharing == ["prototyping"] * shares
 
 
