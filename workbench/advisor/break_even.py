@@ -137,7 +137,8 @@ def sentence(found: Payoff, noun: str = "step", left: Elimination | None = None)
     more = "longer" if later_s >= 0 else "less"
     start = f"{one} needs {apart} {more} to start than {other}."
     is_certain = interval is not None and not interval[0] <= 1 <= interval[1]
-    if not found.steps and not is_certain:
+    is_vague = interval is not None and units.says_nothing(interval)
+    if is_vague or not (found.steps or is_certain):
         return f"{start} {_uncertain(found, noun, left)}"
     if found.steps == 0:
         return f"{one} led {other} from the first {noun}: here it needed {apart} less to start."
