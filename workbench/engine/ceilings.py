@@ -15,7 +15,7 @@ from ..planning import ceiling_rows
 from ..planning.admission import most_ops_per_s
 from ..planning.ceiling_rows import LARGE_MIB, LAUNCH, MEMORY, PRODUCT, TRANSFER, last_level_cache
 from ..planning.plan import RowPlan
-from ..planning.request import TABLE_BUDGET_S, Request
+from ..planning.request import TABLE_BUDGET_S
 from ..pool.answers import Block
 from ..pool.pool import WorkerFailed
 from ..records import events as ev
@@ -173,26 +173,30 @@ def raised(ceilings: Ceilings, report: Report) -> Ceilings:
     return msgspec.structs.replace(ceilings, devices=devices)
 
 
-def missing(kept: Ceilings | None, request: Request, machine: Machine) -> list[RowPlan]:
+def missing(kept: Ceilings | None, context: RunContext) -> list[RowPlan]:
     """The rows that measure what `kept` lacks; none if the budget is below that of a table."""
+    request = context.request
     alone = request.workloads or request.question
     if request.budget < TABLE_BUDGET_S or alone or (kept and request.threads):
         return []
-    rows = ceiling_rows.requested_rows(request, machine, brief=True)
+    rows = ceiling_rows.requested_rows(request, context.machine, brief=True)
     for row in rows:
         row.cases = [case for case in row.cases if kept is None or not _is_known(case, kept)]
     return [row for row in rows if row.cases]
 
 
-def kept_or_measured(
-    fingerprint: str, context: RunContext, race: Callable[[list[RowPlan], float], Report]
+def completed(
+    kept: Ceilings | None,
+    rows: list[RowPlan],
+    fingerprint: str,
+    context: RunContext,
+    race: Callable[[list[RowPlan], float], Report],
 ) -> Ceilings | None:
-    """The kept ceilings, after measuring missing ones.
+    """The `kept` ceilings with those that `rows` measure.
 
-    `race` measures rows within a share of the budget, in a report of their own.
+    `race` measures them within a share of the budget, in a report of their own.
     """
-    request, kept = context.request, ceiling_store.load(fingerprint)
-    if not (rows := missing(kept, request, context.machine)):
+    if not rows:
         return kept
     aside = race(rows, SHARE)
     # A measurement that was cut short or disturbed must not become the machine's ceiling.
@@ -201,7 +205,7 @@ def kept_or_measured(
         return kept
     found = ceiling_store.merged(_without_answered(kept, aside), found)
     disturbed = any(warning.code not in LASTING for warning in aside.warnings)
-    if not disturbed and not request.threads:  # fewer threads do not reach the machine's ceiling
+    if not (disturbed or context.request.threads):  # fewer threads do not reach the ceiling
         ceiling_store.save(found)
     return found
 

@@ -10,7 +10,7 @@ import msgspec
 from ..machine import detect
 from ..machine.nvidia.probe_client import DEADLINE_S
 from ..planning import ceiling_rows
-from ..planning.cases import fill_cases, share_workers
+from ..planning.cases import fill_cases
 from ..planning.plan import RowPlan
 from ..planning.questions import OwnQuestion
 from ..planning.request import NAME_PYTHON, Request, fake_devices
@@ -24,7 +24,7 @@ from ..records.machine import Gpu, Machine, Software
 from ..report.candidate import Row
 from ..report.report import Report
 from ..worker.session_options import ONNX_BACKENDS
-from . import ceiling_store, ceilings
+from . import ceilings
 from .context import SLACK_S, Listener, RunContext
 from .model_lab import ModelLab
 from .overhead import OverheadMeter
@@ -108,11 +108,7 @@ class TableRows:
         """The rows with their candidates; UsageError if the request cannot be met here."""
         request, machine = self._context.request, self._context.machine
         if not request.ceilings:
-            software = self._context.software
-            fill_cases(self._rows, request, machine, software.packages)
-            kept = ceiling_store.load(ceiling_store.fingerprint(machine, software))
-            fresh = not ceilings.missing(kept, request, machine)
-            share_workers(self._rows, quick=request.quick, fresh=fresh)
+            fill_cases(self._rows, request, machine, self._context.software.packages)
             return self._rows
         rows = ceiling_rows.requested_rows(request, machine)
         products = sum(ceilings.is_gpu_product(case) for row in rows for case in row.cases)

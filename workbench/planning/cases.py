@@ -87,7 +87,7 @@ def share_workers(rows: Sequence[RowPlan], *, quick: bool, fresh: bool) -> None:
     """Let rows in which start-up counts take the workers that all rows share: the first on the CPU
     if they are `fresh` when the races begin, and with `quick` each on a GPU."""
     for row in rows:
-        if not (row.cases and row.scenario.counts_start_up):
+        if not row.scenario.counts_start_up:
             continue
         if row.is_on_host:
             row.shares_workers, fresh = fresh, False

@@ -25,7 +25,6 @@ from workbench.pool.worker_process import WorkerKey
 from workbench.records.comparison import ABReport, ABResult, Side
 from workbench.records.document import SCHEMA_VERSION, Tool
 from workbench.records.events import Event, WarningRaised
-from workbench.records.machine import Package
 from workbench.records.reason import Reason, Warning
 from workbench.stats.samples import median
 from workbench.worker.code import Code
@@ -199,10 +198,7 @@ def test_each_step_of_a_command_is_a_process_already(race: Race) -> None:
 
 
 def test_a_library_that_is_optional_races_where_it_is_installed(monkeypatch) -> None:
-    world, software = (
-        Machine(),
-        SimpleNamespace(packages={"xgboost": Package("3.0")}, environment={}),
-    )
+    world, software = Machine(), SimpleNamespace(packages={"xgboost": None})
     monkeypatch.setattr(opening, "detected", lambda *_, **__: (machine(), software))
     monkeypatch.setattr(opening, "Pool", world.pool)
     request = Request(workloads=("train_trees",), budget_s=20.0)
