@@ -202,13 +202,12 @@ def times(value: float, interval: Sequence[float]) -> str:
 
 def apart(value: float, interval: Sequence[float]) -> str:
     """As `times`, but always above 1, for a ratio whose direction is not known; a wide interval has
-    no value: `their ratio varies from 0.50x to 4.0x (95% CI)`."""
+    no value: `the ratio varies (95% CI 0.50-4.0)`."""
     value, bounds = above_1(value, interval)
     bounds = bounds or interval
     if not _is_wide(bounds):
         return times(value, bounds)
-    low, high = _bounds(value, bounds)
-    return f"their ratio varies from {low}x to {high}x (95% CI)"
+    return f"the ratio varies (95% CI {ratio_parts(value, bounds)[1]})"
 
 
 def gain(factor: float) -> str:

@@ -162,7 +162,7 @@ def test_steps_whose_ratio_says_nothing_have_no_number_after_which_they_break_ev
     wild = [[0.001], [0.3], [0.002], [0.2]]
     found = verdict({CPU: steady(0.02, 4), COMPILED: wild}, setups={CPU: SOON, COMPILED: LATE})
     (text,) = sentences(found)
-    assert "cannot be distinguished: their ratio varies from" in text
+    assert "cannot be distinguished: the ratio varies (95% CI" in text
     assert "break even" not in text
 
 

@@ -134,7 +134,7 @@ def test_a_ratio_whose_direction_says_nothing_is_above_1() -> None:
 def test_a_ratio_that_may_be_far_on_either_side_of_1_has_no_value() -> None:
     for value, interval in ((0.5, (0.25, 2.0)), (2.0, (0.5, 4.0))):
         assert units.says_nothing(interval)
-        said = "their ratio varies from 0.50x to 4.0x (95% CI)"
+        said = "the ratio varies (95% CI 0.50-4.0)"
         assert units.apart(value, interval) == said
     assert not units.says_nothing((2.3, 80.0))
 
