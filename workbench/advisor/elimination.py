@@ -213,8 +213,7 @@ def _slowdowns(group: Sequence[Candidate]) -> Iterator[tuple[Candidate, float, s
             continue
         values = {c: measured[number] for c, measured in rounds.items() if number in measured}
         best = min(values, key=values.__getitem__)
-        least = min(rounds[case].values())
-        own = candidate.min_s if candidate.objective in OF_A_STEP else least
+        own = candidate.min_s if candidate.objective in OF_A_STEP else min(rounds[case].values())
         yield candidate, own / values[best], candidate_name(best)
 
 

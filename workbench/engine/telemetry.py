@@ -307,9 +307,8 @@ class Watched:
         new = {pid for pid in seen - self._known - set(own) if psutil.pid_exists(pid)}
         self._known |= new
         if new:
-            count = "another process" if len(new) == 1 else f"{len(new)} other processes"
-            message = f"{count} started on {self.device} during the race"
-            remedy = "find the other processes with `nvidia-smi`, wait for them to end, and rerun"
+            message = f"another process started on {self.device} during the race"
+            remedy = "find it with `nvidia-smi`, wait for its end, and rerun"
             yield Warning("busy_gpu", message, remedy)
 
 
