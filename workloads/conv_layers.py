@@ -88,7 +88,6 @@ class ConvStep(TorchTask):
         near = (slice(-1, None), slice(None), *[slice(-CORNER - 2, None)] * 2)
         inputs, *weights = map(torch.from_numpy, self.arrays)
         exact = [leaf.double().requires_grad_() for leaf in (inputs[near], *weights)]
-        self.step()  # its output is the `result`
         results = []
         for leaves in (self.leaves, exact):
             output, (inner, *others) = both_passes(leaves, corner=True)

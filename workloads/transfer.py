@@ -15,7 +15,7 @@ from workbench.contract import (
     Workload,
     WorkloadError,
 )
-from workbench.worker.libraries import torch
+from workbench.worker.libraries import np, torch
 
 from ._backends.torch import library_of
 from ._shared.product import LIMITS, Probe, draw
@@ -120,7 +120,8 @@ class TransferTask(TorchTask):
         self.factors: list[Any] = []
         if n := side_of(case):
             with setup.phase("build"):
-                drawn = [draw((n, n), "fp32", setup.seed + which) for which in (0, 1)]
+                rngs = [np.random.default_rng(setup.seed + which) for which in (0, 1)]
+                drawn = [draw((n, n), "fp32", rng) for rng in rngs]
                 self.probe = Probe(drawn[0], drawn[1], setup.seed + 2)
             self.factors = to_device(setup, case, *map(torch.from_numpy, drawn))
             self.product = torch.zeros_like(self.factors[0])
@@ -187,7 +188,7 @@ class TransferTask(TorchTask):
         lost = wrong / (len(self.copies) * elements_of(self.case))
         if not self.factors:
             return Accuracy.within(lost, 0.0, "the array that was sent")
-        product = self.probe.check(self.case, self.product.cpu().numpy())
+        product = self.probe.check(self.case, self.product)
         reference = f"the array that was sent; {product.reference}"
         error = max(product.value, lost)  # in this order a NaN stays
         passed = lost == 0 and product.passed

@@ -137,7 +137,8 @@ def sentence(found: Payoff, noun: str = "step", left: Elimination | None = None)
     more = "longer" if later_s >= 0 else "less"
     start = f"{one} needs {apart} {more} to start than {other}."
     is_certain = interval is not None and not interval[0] <= 1 <= interval[1]
-    if not found.steps and not is_certain:
+    is_vague = interval is not None and units.says_nothing(interval)
+    if is_vague or not (found.steps or is_certain):
         return f"{start} {_uncertain(found, noun, left)}"
     if found.steps == 0:
         return f"{one} led {other} from the first {noun}: here it needed {apart} less to start."
@@ -158,7 +159,7 @@ def sentence(found: Payoff, noun: str = "step", left: Elimination | None = None)
 def _uncertain(found: Payoff, noun: str, left: Elimination | None) -> str:
     """Why it is not known which of the two has the shorter step."""
     if found.step_ratio_ci95 is not None:
-        ratio = units.times(found.over_step_s / found.step_s, found.step_ratio_ci95)
+        ratio = units.apart(found.over_step_s / found.step_s, found.step_ratio_ci95)
         return f"Their {noun}s cannot be distinguished: {ratio}."
     if left is not None:
         return f"{candidate_name(left.id)} was eliminated early ({left.message})."

@@ -204,8 +204,8 @@ def is_plausible(candidate: Candidate) -> bool:
 
 
 def _slowdowns(group: Sequence[Candidate]) -> Iterator[tuple[Candidate, float, str]]:
-    """Each candidate, its time over that of the best of its group in its last round, and the name
-    of the best.  Where the objective is the time of a step, its fastest sample counts."""
+    """Each candidate, its least value over that of the best of its group in its last round, and the
+    name of the best.  Where the objective is the time of a step, its fastest sample counts."""
     rounds = {candidate.case.id: candidate.rounds() for candidate in group}
     for candidate in group:
         case = candidate.case.id
@@ -213,7 +213,7 @@ def _slowdowns(group: Sequence[Candidate]) -> Iterator[tuple[Candidate, float, s
             continue
         values = {c: measured[number] for c, measured in rounds.items() if number in measured}
         best = min(values, key=values.__getitem__)
-        own = candidate.min_s if candidate.objective in OF_A_STEP else values[case]
+        own = candidate.min_s if candidate.objective in OF_A_STEP else min(rounds[case].values())
         yield candidate, own / values[best], candidate_name(best)
 
 

@@ -134,7 +134,7 @@ def _undecided(evidence: Evidence, ratio: Ratio) -> Iterator[str]:
     close = "Too close to call" if is_open else lead
     if is_open and evidence.confidence == LIKELY:
         close = f"The {faster} probably leads"
-    vague = is_vague(evidence.best_cpu, evidence.best_gpu)
+    vague = is_vague(evidence.best_cpu, evidence.best_gpu) or units.says_nothing(ratio.interval)
     relation = f"the times of both {VARY}" if vague else relation
     yield f"{close if evidence.choice == 'either' else 'Undecided'}: {relation}."
     if not vague and is_open and not ratio.low <= 1 <= ratio.high:
@@ -159,7 +159,7 @@ def _decided(evidence: Evidence, ratio: Ratio) -> Iterator[str]:
             loser = loser.replace("the GPU", "a simulated GPU")
         winner, loser = winner.replace("GPU", kind.word), loser.replace("GPU", kind.word)
     words = better(evidence.scenario.objective)
-    if is_vague(evidence.best_cpu, evidence.best_gpu):
+    if is_vague(evidence.best_cpu, evidence.best_gpu) or units.says_nothing(faster.interval):
         yield f"{winner} {verb} {words} than {loser}, but their times {VARY}."
     else:
         yield f"{winner} {verb} {factor} {words} than {loser} ({ci})."

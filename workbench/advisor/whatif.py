@@ -123,8 +123,8 @@ def _comparison(what_if: WhatIf, objective: str) -> str:
         took, why = units.duration(what_if.step_s), what_if.uncompared
         cause = f": {why.one_line}" if why is not None else ""
         return f"{took}{TIMED[objective]}, not compared{cause}"
-    factor, ci = units.ratio_parts(*units.above_1(value, interval))
     if interval[0] <= 1 <= interval[1]:
-        return f"cannot be distinguished{TIMED[objective]}: {factor} (95% CI {ci})"
+        return f"cannot be distinguished{TIMED[objective]}: {units.apart(value, interval)}"
+    factor, ci = units.ratio_parts(*units.above_1(value, interval))
     word = "faster" if value >= 1 else "slower"
     return f"{factor} {word}{TIMED[objective]} (95% CI {ci})"

@@ -173,21 +173,30 @@ def raised(ceilings: Ceilings, report: Report) -> Ceilings:
     return msgspec.structs.replace(ceilings, devices=devices)
 
 
-def kept_or_measured(
-    fingerprint: str, context: RunContext, race: Callable[[list[RowPlan], float], Report]
-) -> Ceilings | None:
-    """The kept ceilings, after measuring missing ones if the budget is at least that of a table.
-
-    `race` measures rows within a share of the budget, in a report of their own.
-    """
-    request, kept = context.request, ceiling_store.load(fingerprint)
+def missing(kept: Ceilings | None, context: RunContext) -> list[RowPlan]:
+    """The rows that measure what `kept` lacks; none if the budget is below that of a table."""
+    request = context.request
     alone = request.workloads or request.question
     if request.budget < TABLE_BUDGET_S or alone or (kept and request.threads):
-        return kept
+        return []
     rows = ceiling_rows.requested_rows(request, context.machine, brief=True)
     for row in rows:
         row.cases = [case for case in row.cases if kept is None or not _is_known(case, kept)]
-    if not (rows := [row for row in rows if row.cases]):
+    return [row for row in rows if row.cases]
+
+
+def completed(
+    kept: Ceilings | None,
+    rows: list[RowPlan],
+    fingerprint: str,
+    context: RunContext,
+    race: Callable[[list[RowPlan], float], Report],
+) -> Ceilings | None:
+    """The `kept` ceilings with those that `rows` measure.
+
+    `race` measures them within a share of the budget, in a report of their own.
+    """
+    if not rows:
         return kept
     aside = race(rows, SHARE)
     # A measurement that was cut short or disturbed must not become the machine's ceiling.
@@ -196,7 +205,7 @@ def kept_or_measured(
         return kept
     found = ceiling_store.merged(_without_answered(kept, aside), found)
     disturbed = any(warning.code not in LASTING for warning in aside.warnings)
-    if not disturbed and not request.threads:  # fewer threads do not reach the machine's ceiling
+    if not (disturbed or context.request.threads):  # fewer threads do not reach the ceiling
         ceiling_store.save(found)
     return found
 

@@ -144,7 +144,7 @@ class CrossoverSearch:
             step_s = growth * candidate.median_s
             step_s *= self._context.speed(candidate.case.device)
             once_s = sum(part or 0.0 for part in (setup.build_s, setup.transfer_s, setup.compile_s))
-            key = worker_key(candidate.case, row.scenario)
+            key = worker_key(candidate.case, row)
             if key.alone and key not in started:
                 cost_s += setup.import_s or 0.0
             started.add(key)

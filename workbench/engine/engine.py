@@ -15,7 +15,7 @@ from ..advisor import whatif_devices
 from ..advisor.verdict import decide
 from ..machine.warnings import hardware_warnings, missing_backends
 from ..planning.announcing import planned
-from ..planning.cases import fewer_threads
+from ..planning.cases import fewer_threads, share_workers
 from ..planning.plan import RowPlan
 from ..planning.request import Request
 from ..planning.usage import UsageError, target
@@ -119,7 +119,10 @@ class Engine:
         for warning in [*hardware_warnings(context.machine, context.software), *unusable]:
             self._warn(warning)
         source = row_source(context, self._rows)
-        self._plan(source, context)
+        fingerprint = ceiling_store.fingerprint(context.machine, context.software)
+        kept = ceiling_store.load(fingerprint)
+        lacking = ceilings.missing(kept, context)
+        self._plan(source, context, fresh=not lacking)
         self._overhead.turn_to(IDLE)
         if request.largest_batch:
             cases = [case for row in self._rows for case in row.cases]
@@ -128,10 +131,9 @@ class Engine:
                 search_rows(self._rows, context)
             return
         races = Races(context)
-        fingerprint = ceiling_store.fingerprint(context.machine, context.software)
         if not request.ceilings:  # else the rows measure them
             aside = partial(races.aside, table=self._rows)
-            self._know(ceilings.kept_or_measured(fingerprint, context, aside))
+            self._know(ceilings.completed(kept, lacking, fingerprint, context, aside))
         if any(row.refused for row in self._rows):
             self._refuse(context)
             return
@@ -141,12 +143,14 @@ class Engine:
         self._know(ceilings.measured_or_raised(fingerprint, context))
         self._write_trace()
 
-    def _plan(self, source: RowSource, context: RunContext) -> None:
-        """Announce every row, and the warnings known before any race."""
+    def _plan(self, source: RowSource, context: RunContext, *, fresh: bool) -> None:
+        """Announce every row, and the warnings known before any race; the workers are `fresh` when
+        the first row begins, unless ceilings are measured before."""
         request = self._request
         with self._overhead.spending(PREPARING if request.question else STARTING):
             planned_rows = source.rows()
         self._rows = [row for row in planned_rows if row.cases]
+        share_workers(self._rows, quick=request.quick, fresh=fresh)
         cases = [case for row in self._rows for case in row.cases]
         threaded = [r.scenario for r in self._rows if any(c.threads is not None for c in r.cases)]
         context.telemetry.watch(context.machine, {case.device for case in cases})

@@ -37,12 +37,9 @@ def check_alone(machine: Machine, cases: Sequence[Case], *, forced: bool) -> Non
         if gpu.processes is None:
             text = f"cannot see which processes use {gpu.device}"
             raise UsageError(f"{text}: add --force if it is idle")
-        if (count := len(gpu.processes)) > 0:
-            programs, them = f"{count} other processes use", "them"
-            if count == 1:
-                programs, them = "another process uses", "it"
-            risk = f"running out of memory could end {them}"
-            raise UsageError(f"{programs} {gpu.device}; {risk}: wait, or add --force")
+        if gpu.processes:
+            risk = "running out of memory could end it"
+            raise UsageError(f"another process uses {gpu.device}, and {risk}: wait, or add --force")
 
 
 def search_rows(rows: Sequence[RowPlan], context: RunContext) -> None:

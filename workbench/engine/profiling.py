@@ -101,7 +101,7 @@ class Profiling:
             candidate = self._context.report.candidates[case.id]
             if candidate.blocks and candidate.state == "ok":
                 self.profile(candidate, trace)
-        for key in {worker_key(case, self._plan.scenario) for case in self._plan.cases}:
+        for key in {worker_key(case, self._plan) for case in self._plan.cases}:
             if kind_of(key.device).nsight:
                 self._context.pool.end(key)  # CUPTI stays attached and slows every launch
 
@@ -114,7 +114,7 @@ class Profiling:
     def profile(self, candidate: Candidate, trace: TraceFile | None = None) -> None:
         """Profile one candidate for the report, and for `trace` if given."""
         context, case = self._context, candidate.case
-        key = worker_key(case, self._plan.scenario)
+        key = worker_key(case, self._plan)
         most_steps = MOST_STEPS if self._plan.source is None else MOST_STEPS_OF_OWN
         steps = min(max(round(PROFILED_S / candidate.median_s), 1), most_steps)
         operators: list[OperatorShare] = []

@@ -32,7 +32,7 @@ class Races:
         in_order = sorted(rows, key=_place)
         if not all(row.is_on_host for row in rows):
             start_workers(in_order, in_order, self._context, 1.0)
-        elif in_order and not in_order[0].scenario.shares_workers:  # a resumed run may have none
+        elif in_order and not in_order[0].shares_workers:  # a resumed run may have none
             start_workers(in_order[:1], in_order, self._context, 1.0)
 
     def rows(self, rows: Sequence[RowPlan], end_s: float, conclude: Conclude | None) -> None:
@@ -88,5 +88,5 @@ def _place(row: RowPlan) -> tuple[bool, bool, bool, float]:
     tails and heavy ones, which gain most from the time that others leave over."""
     scenario = row.scenario
     follows = row.source is not None and row.source.follows
-    begins = scenario.shares_workers and row.is_on_host
+    begins = row.shares_workers and row.is_on_host
     return follows, not begins, scenario.measures_tails, scenario.weight

@@ -66,7 +66,7 @@ class Refusals:
         return [other for other in others if other != case and self.holds(other)]
 
     def key(self, case: Case) -> WorkerKey:
-        return worker_key(case, self._plan.scenario)
+        return worker_key(case, self._plan)
 
     def holds(self, case: Case) -> bool:
         """Whether a living worker has the case prepared; it may have died with another case."""

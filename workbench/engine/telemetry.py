@@ -264,8 +264,9 @@ class Watched:
             clocks = [state.sm_clock_mhz for state in states if state.sm_clock_mhz]
             if len(clocks) >= ENOUGH_CLOCKS and min(clocks) < (1 - CLOCK_MOVED) * max(clocks):
                 span = f"{min(clocks):.0f} to {max(clocks):.0f} MHz"
-                message = f"the clock of {self.device} moved from {span} during the race"
-                remedy = f"let {self.device} cool down, or raise --budget"
+                name = self.device if self.card is not None else "the CPU"
+                message = f"the clock of {name} moved from {span} during the race"
+                remedy = f"let {name} cool down, or raise --budget"
                 yield Warning("clock_moved", message, remedy)
                 return
 
@@ -306,9 +307,8 @@ class Watched:
         new = {pid for pid in seen - self._known - set(own) if psutil.pid_exists(pid)}
         self._known |= new
         if new:
-            count = "another process" if len(new) == 1 else f"{len(new)} other processes"
-            message = f"{count} started on {self.device} during the race"
-            remedy = "find the other processes with `nvidia-smi`, wait for them to end, and rerun"
+            message = f"another process started on {self.device} during the race"
+            remedy = "find it with `nvidia-smi`, wait for its end, and rerun"
             yield Warning("busy_gpu", message, remedy)
 
 

@@ -7,7 +7,6 @@ from .. import catalog
 from ..contract import Case
 from ..planning.admission import beforehand
 from ..planning.plan import RowPlan
-from ..planning.scenario import Scenario
 from ..pool.pool import WorkerFailed
 from ..pool.worker_process import WorkerKey
 from ..records.machine import Machine
@@ -29,11 +28,11 @@ CANNOT_HERE = (
     "unsupported_device",
     "unsupported_precision",
 )
-NO_TURN = Reason(BUDGET, "no time was left for its turn", "raise --budget or race fewer candidates")
+NO_TURN = Reason(BUDGET, "no time was left for its turn", "raise --budget")
 
 
-def worker_key(case: Case, scenario: Scenario | None = None) -> WorkerKey:
-    """The worker of `case`: shared, or its own if `scenario` requires that or it may crash."""
+def worker_key(case: Case, row: RowPlan | None = None) -> WorkerKey:
+    """The worker of `case`: shared, or its own if `row` requires that or it may crash."""
     on_gpu, words = case.device_kind == "gpu", case.mode_words
     # A failed capture of a CUDA graph ends its process; see `isolates` for the others.
     is_risky = case.is_compiled or case.tuning.get("workers") or (on_gpu and "graph" in words)
@@ -44,10 +43,10 @@ def worker_key(case: Case, scenario: Scenario | None = None) -> WorkerKey:
         or (is_risky and catalog.load(case.workload).isolates)
     )
     alone = ""
-    if apart or (scenario is not None and scenario.weighs_memory):
+    if apart or (row is not None and row.scenario.weighs_memory):
         alone = case.id
-    elif scenario is not None and scenario.counts_start_up and not scenario.shares_workers:
-        alone = scenario.id
+    elif row is not None and row.scenario.counts_start_up and not row.shares_workers:
+        alone = row.scenario.id
     return WorkerKey(*catalog.process_of(case), alone)
 
 
@@ -84,16 +83,16 @@ def start_workers(
     False if one was not ready in time.
     """
     machine, in_time = context.machine, True
-    shared = {worker_key(case, row.scenario) for row in table for case in row.cases}
+    shared = {worker_key(case, row) for row in table for case in row.cases}
     needed = dict.fromkeys(
-        worker_key(case, row.scenario)
+        worker_key(case, row)
         for row in rows
         for case in row.cases
         if beforehand(case, row.workload, machine, context.software) is None
     )
     # If start-up times are a row's result, other imports must not slow them down, and those that
     # are compared, of one library, must run under the same load.
-    compares = any(row.scenario.shares_workers for row in table)
+    compares = any(row.shares_workers for row in table)
     most = max(1, machine.cpu.effective_cores // (2 if compares else 1))
     for keys in _together(needed, machine, most, by_library=compares):
         if context.left_s <= 0:

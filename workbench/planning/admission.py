@@ -45,18 +45,14 @@ def beforehand(
         if gpu.memory_total_bytes is None:
             return None
         have_bytes = int(GPU_SHARE * (gpu.memory_total_bytes - (gpu.memory_used_bytes or 0)))
-    text, free = f"it needs about {_gib(work.memory_bytes)} GiB", f"{_gib(have_bytes)} GiB"
+    text, free = f"it needs about {units.size(work.memory_bytes)}", units.size(have_bytes)
     if work.memory_bytes > have_bytes:
         return Reason("no_memory", f"{text}, but only {free} may be used", SMALLER)
     if work.memory_bytes > have_bytes - held_bytes:
-        text = f"{text}; other candidates hold {_gib(held_bytes)} of {free}"
+        text = f"{text}; other candidates hold {units.size(held_bytes)} of {free}"
         remedy = "race fewer candidates at a time: --precision, --mode, --set"
         return Reason("no_memory", text, remedy)
     return None
-
-
-def _gib(count: float) -> str:
-    return f"{count / 2**30:.1f}"
 
 
 def beyond_host(work: Work, machine: Machine) -> Reason | None:
@@ -64,8 +60,8 @@ def beyond_host(work: Work, machine: Machine) -> Reason | None:
     have_bytes = machine.memory.available_bytes
     if work.host_bytes <= have_bytes:
         return None
-    text = f"preparing it needs about {_gib(work.host_bytes)} GiB of main memory"
-    return Reason("no_memory", f"{text}, but only {_gib(have_bytes)} GiB are free", SMALLER)
+    text = f"preparing it needs about {units.size(work.host_bytes)} of main memory"
+    return Reason("no_memory", f"{text}, but only {units.size(have_bytes)} are free", SMALLER)
 
 
 def _not_on(gpu: Gpu, case: Case, machine: Machine, software: Software) -> Reason | None:

@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from .. import catalog
 from ..contract import Case, Host, ParameterValue, Variant, Workload, WorkloadError
 from ..records.machine import Cpu, Machine
@@ -65,9 +67,6 @@ def fill_cases(
             for case in (*row.cases, *row.refining):
                 row.workload.work(case)
                 small_probe_of(case, row.workload, machine.cpu)
-            is_first = not any(other.scenario.shares_workers for other in rows)
-            if request.quick and row.scenario.counts_start_up and (is_first or not row.is_on_host):
-                row.scenario = row.scenario.sharing_workers(are_fresh=row.is_on_host)
         except WorkloadError as error:
             reason = Reason(error.code, str(error), error.hint)
             if not request.every:
@@ -82,6 +81,20 @@ def fill_cases(
             row.refused = lacking
     if rows and not any(row.cases for row in rows):
         raise UsageError("no workload has a candidate left with these filters")
+
+
+def share_workers(rows: Sequence[RowPlan], *, quick: bool, fresh: bool) -> None:
+    """Let rows in which start-up counts take the workers that all rows share: the first on the CPU
+    if they are `fresh` when the races begin, and with `quick` each on a GPU."""
+    for row in rows:
+        if not row.scenario.counts_start_up:
+            continue
+        if row.is_on_host:
+            row.shares_workers, fresh = fresh, False
+        elif quick:
+            row.shares_workers, question = True, row.scenario.question
+            question += " (--quick: all rows share the workers, and their start-up times.)"
+            row.scenario = msgspec.structs.replace(row.scenario, question=question)
 
 
 def _refining(row: RowPlan, request: Request, machine: Machine) -> list[Case]:

@@ -61,6 +61,7 @@ class RowPlan:
     what_if: list[WhatIf] = field(default_factory=list)  # recorded results of other devices
     prices: Mapping[str, float] = field(default_factory=dict)  # per hour, as given by the user
     refused: Reason | None = None  # why none of its cases can be prepared
+    shares_workers: bool = False  # with all rows, although start-up counts
 
     @property
     def decides(self) -> bool:

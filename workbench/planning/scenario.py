@@ -66,8 +66,6 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limits: Limits = Limits()
     size: Size | None = None
     quick: Quick = Quick()
-    # Uses the start-up times of the workers that all rows share, instead of starting its own.
-    shares_workers: bool = False
 
     @property
     def owes_verdict(self) -> bool:
@@ -92,13 +90,6 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def modes_on(self, device_kind: str) -> tuple[str | None, ...]:
         """The admitted modes on a kind of device; None is the plain one."""
         return (None, *(self.modes or ()), *(self.gpu_modes if device_kind == "gpu" else ()))
-
-    def sharing_workers(self, *, are_fresh: bool) -> Scenario:
-        """The same scenario with the workers that all rows share, since starting its own takes much
-        of a quick run.  `are_fresh`: it races first, before any other row has used them."""
-        text = f"{self.question} (--quick: all rows share the workers, and their start-up times.)"
-        question = self.question if are_fresh else text
-        return msgspec.structs.replace(self, shares_workers=True, question=question)
 
     def quickened(self) -> Scenario:
         """The same scenario with its parameters, batch and weight for --quick."""

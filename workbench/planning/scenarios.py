@@ -95,13 +95,8 @@ def _tables(file: TomlFile) -> list[dict[str, Any]]:
             hint = "; is a [[scenario]] above it missing?" if name in _fields(Scenario) else ""
             raise file.error(f"expected [[scenario]], not {shown(repr(name), 60)}{hint}", (name,))
     tables = file.tables.get("scenario")
-    if isinstance(tables, dict):
+    if not (isinstance(tables, list) and tables and all(isinstance(each, dict) for each in tables)):
         raise file.error("a scenario starts with [[scenario]] in double brackets", ("scenario",))
-    if not isinstance(tables, list) or not tables:
-        raise file.error("the file has no [[scenario]]", ("scenario",))
-    for place, table in enumerate(tables):
-        if not isinstance(table, dict):
-            raise file.error("a scenario must be a table of fields", ("scenario", place))
     return tables
 
 

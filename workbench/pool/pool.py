@@ -37,6 +37,7 @@ HINTS = {
     "timeout": "choose a smaller size or raise --budget",
     "worker_died": "run it alone to see whether it dies again",
 }
+SLOW_START = "raise --budget; `workbench doctor` tries to load it"
 LOG_S = 0.2  # between looks at the log of a busy worker; a loop prints 1 GB in a second
 DEATH_S = 1.0  # for a worker to end once its pipe has closed
 HANGS_S = 20.0  # after which a first start on a GPU counts as hanging
@@ -214,9 +215,7 @@ class Pool:
     def _reply(self, key: WorkerKey, deadline_s: float, kind: type[T]) -> Answer[T]:
         """The answer of an awake worker, which is then frozen."""
         worker = self._workers[key]
-        # Nothing of ours wakes while a block is timed.
-        look_s = deadline_s if kind is Block else LOG_S
-        line, interrupted = self._await(key, deadline_s, look_s)
+        line, interrupted = self._await(key, deadline_s, kind)
         try:
             reply = read(line, kind)
             if absurd := absurdity(reply):  # else `workbench open` would refuse the journal
@@ -233,9 +232,11 @@ class Pool:
             raise WorkerFailed(reply.reason)
         return Answer(reply, interrupted)
 
-    def _await(self, key: WorkerKey, deadline_s: float, look_s: float) -> tuple[bytes, bool]:
-        """The answer, and whether a pause interrupted it; every `look_s` a long log is emptied."""
+    def _await(self, key: WorkerKey, deadline_s: float, kind: type[T]) -> tuple[bytes, bool]:
+        """The answer, and whether a pause interrupted it; meanwhile a long log is emptied."""
         worker, interrupted = self._workers[key], False
+        # Nothing of ours wakes while a block is timed.
+        look_s = deadline_s if kind is Block else LOG_S
         self._control.was_continued()
         until = time.monotonic() + deadline_s
         while True:
@@ -245,8 +246,11 @@ class Pool:
                 worker.empty_log_if_long()
                 continue
             if happening == "deadline":
-                text = f"no answer within {max(0.1, round(deadline_s, 1)):g} s"
-                raise self._lost(key, "timeout", text, gone=False)
+                within, hint = f"within {max(0.1, round(deadline_s, 1)):g} s", ""
+                text = f"no answer {within}"
+                if kind is Hello:
+                    text, hint = f"its library was not loaded {within}", SLOW_START
+                raise self._lost(key, "timeout", text, hint, gone=False)
             if happening in ("readable", "child"):
                 try:
                     line = worker.answer()
@@ -295,14 +299,16 @@ class Pool:
     def _warn(self, warning: Warning) -> None:
         self._listener(ev.WarningRaised(at_s=self._control.now(), warning=warning))
 
-    def _lost(self, key: WorkerKey, code: str, text: str, *, gone: bool = True) -> WorkerFailed:
+    def _lost(
+        self, key: WorkerKey, code: str, text: str, hint: str = "", *, gone: bool = True
+    ) -> WorkerFailed:
         """Remove a worker that is `gone`, or else kill it; returns the error to raise."""
         worker = self._workers[key]
         if gone:
             # Reap first, so that our own SIGKILL is not taken for the cause of death.
             worker.exit_code(DEATH_S)
         exit_code = worker.exit_code()
-        hint = KILLED_HINT if exit_code == -signal.SIGKILL else HINTS[code]
+        hint = KILLED_HINT if exit_code == -signal.SIGKILL else hint or HINTS[code]
         is_limited = resource.getrlimit(resource.RLIMIT_CPU)[0] != resource.RLIM_INFINITY
         if is_limited and exit_code in (-signal.SIGKILL, -signal.SIGXCPU):
             hint = CPU_LIMIT_HINT

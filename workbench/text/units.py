@@ -120,6 +120,11 @@ def _is_wide(interval: Sequence[float]) -> bool:
     return interval[1] >= WIDE * interval[0]
 
 
+def says_nothing(interval: Sequence[float]) -> bool:
+    """Whether a ratio with this interval may as well be far below 1 as far above it."""
+    return interval[0] <= 1 <= interval[1] and _is_wide(interval)
+
+
 def _bounds(value: float, interval: Sequence[float]) -> list[str]:
     """The bounds as texts; those of a wide interval have two digits, or two decimals below 2."""
     if not _is_wide(interval):
@@ -196,9 +201,13 @@ def times(value: float, interval: Sequence[float]) -> str:
 
 
 def apart(value: float, interval: Sequence[float]) -> str:
-    """As `times`, but always above 1, for a ratio whose direction is not known."""
+    """As `times`, but always above 1, for a ratio whose direction is not known; a wide interval has
+    no value: `the ratio varies (95% CI 0.50-4.0)`."""
     value, bounds = above_1(value, interval)
-    return times(value, bounds or interval)
+    bounds = bounds or interval
+    if not _is_wide(bounds):
+        return times(value, bounds)
+    return f"the ratio varies (95% CI {ratio_parts(value, bounds)[1]})"
 
 
 def gain(factor: float) -> str:

@@ -6,6 +6,7 @@ A single product multiplies 2-D matrices, a batch multiplies 3-D ones.
 import time
 from abc import abstractmethod
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from math import prod, sqrt
@@ -38,7 +39,7 @@ PROJECTIONS = 4  # random vectors of the check, on each side
 ROW_LIMIT = 4  # error of a single row, in limits: its few random vectors scatter
 SMALL_PRODUCT = 128**3  # multiply-adds of a small probe, at most
 LARGEST_INT8 = 127  # sums of products of two, over any k that is offered, stay far below 2**31
-BLOCK_BYTES = 1 << 26  # size of the check's float64 working copy
+BLOCK_BYTES = 1 << 19  # size of the check's float64 working copy: a core's cache holds it
 MOST_KEPT_BYTES = 1 << 29  # size of operands that wait for the next case, at most
 
 
@@ -99,8 +100,10 @@ class MatrixProduct(Workload):
         if key not in _latest:
             _latest.clear()
             began = time.perf_counter()
-            a = draw((*several, m, k), kind, setup.seed)
-            b = draw((*several, k, n), kind, setup.seed + 1)
+            generators = [np.random.default_rng(setup.seed + which) for which in (0, 1)]
+            shapes = (*several, m, k), (*several, k, n)
+            with ThreadPoolExecutor(2) as threads:  # NumPy draws without Python's lock
+                a, b = threads.map(draw, shapes, (kind, kind), generators)
             spent = time.perf_counter() - began
             _latest[key] = a, b, Probe(a, b, setup.seed + 2), spent
         a, b, probe, spent = _latest[key]
@@ -123,9 +126,8 @@ class MatrixProduct(Workload):
         return None if small is case else small
 
 
-def draw(shape: tuple[int, ...], precision: str, seed: int) -> Any:
+def draw(shape: tuple[int, ...], precision: str, rng: Any) -> Any:
     """Normal random numbers in float64 for fp64, else float32; for int8, whole ones up to 127."""
-    rng = np.random.default_rng(seed)
     if precision == "int8":
         whole = rng.integers(-LARGEST_INT8, LARGEST_INT8, shape, dtype=np.int8, endpoint=True)
         return whole.astype(np.float32)
@@ -143,7 +145,10 @@ class Probe:
         self.sides = [Side(*pair, seed) for pair in ((a, b), turned)]
 
     def check(self, case: Case, product: Any) -> Accuracy:
-        """Check `product`, (batch,) m x n, against the limit of the case's precision."""
+        """Check an array or tensor, (batch,) m x n, against the limit of the case's precision."""
+        if not isinstance(product, np.ndarray):
+            hosted = product.cpu()
+            product = (hosted.float() if hosted.dtype is torch.bfloat16 else hosted).numpy()
         limit, pair = LIMITS[case.precision], (product, product.swapaxes(-1, -2))
         errors = [side.error(each, limit) for side, each in zip(self.sides, pair, strict=True)]
         reference = f"float64 projection on {PROJECTIONS} random vectors"
@@ -179,14 +184,8 @@ def project(matrix: Any, vectors: Any) -> Any:
     for start in range(0, len(matrix), count):
         block = slice(start, start + count)
         own = vectors if vectors.ndim == 2 else vectors[block]
-        parts.append(_in_float64(matrix[block]) @ own)
+        parts.append(matrix[block].astype(np.float64, copy=False) @ own)
     return np.concatenate(parts)
-
-
-def _in_float64(block: Any) -> Any:
-    """An array from a NumPy array, or from a tensor, whose type NumPy may lack."""
-    is_array = isinstance(block, np.ndarray)
-    return block.astype(np.float64) if is_array else block.double().numpy()
 
 
 class NumpyProduct(Task):
@@ -267,7 +266,7 @@ class TorchProduct(TorchTask):
         self.multiply(self.a, self.b, out=self.product)
 
     def check(self) -> Accuracy:
-        return self.probe.check(self.case, self.product.cpu())
+        return self.probe.check(self.case, self.product)
 
     def result(self) -> Any:
         return self.product

@@ -158,6 +158,14 @@ def test_steps_that_cannot_be_distinguished_have_no_interval_and_no_promise() ->
     assert "steps cannot be distinguished: 1.00x" in sentences(found)[0]
 
 
+def test_steps_whose_ratio_says_nothing_have_no_number_after_which_they_break_even() -> None:
+    wild = [[0.001], [0.3], [0.002], [0.2]]
+    found = verdict({CPU: steady(0.02, 4), COMPILED: wild}, setups={CPU: SOON, COMPILED: LATE})
+    (text,) = sentences(found)
+    assert "cannot be distinguished: the ratio varies (95% CI" in text
+    assert "break even" not in text
+
+
 @pytest.mark.parametrize("step", [0.00999, 0.010001])
 def test_nothing_firm_is_said_of_steps_that_cannot_be_distinguished(step: float) -> None:
     for late in (CPU, COMPILED):

@@ -117,6 +117,18 @@ def test_a_short_set_up_can_make_up_for_slow_steps() -> None:
     assert gone_by(elimination.too_slow_for_budget, candidates, turn_s=turn_s, usable_s=1) == []
 
 
+def test_a_slow_second_run_does_not_eliminate_what_was_level_in_the_first() -> None:
+    def gone(*seconds: float) -> list[str]:
+        candidates = field({CPU_A: [[0.5], [0.5]], CPU_B: [[s] for s in seconds]})
+        for each in candidates:
+            each.objective, each.setup = "time_to_result", SetupTimes(import_s=0.1)
+        options = {"rounds": 2, "usable_s": 0.1}
+        return gone_by(elimination.too_slow_for_budget, candidates, **options)
+
+    assert gone(1.0, 9.0) == []
+    assert gone(8.0, 9.0) == [CPU_B.id]
+
+
 def test_the_best_two_so_far_are_protected() -> None:
     blocks = {CPU_A: [[3.0]], CPU_B: [[1.0]], CPU_C: [[2.0]], FP64: [[0.1]]}
     candidates = field(blocks, errors={CPU_B: 0.5})

@@ -3,12 +3,13 @@
 import msgspec
 import pytest
 from builders import case, changed, events, scenario, steady
-from fakes import standings
+from fakes import IdleWorkload, standings
 
 from workbench.advisor import elimination
 from workbench.advisor.limits import MIB, beyond_limits
 from workbench.advisor.verdict import decide
 from workbench.engine.workers import worker_key
+from workbench.planning.plan import RowPlan
 from workbench.planning.scenario import Limits, Scenario
 from workbench.records import events as ev
 from workbench.records.reason import Reason
@@ -79,9 +80,11 @@ def test_memory_is_a_limit_too() -> None:
 
 def test_a_limit_of_memory_gives_each_candidate_a_worker_of_its_own() -> None:
     """In a shared one a library keeps the memory that others needed, and no peak can be read."""
-    tight = scenario(limits=Limits(memory_mib=100))
+    tight, slow = (
+        RowPlan(row, IdleWorkload()) for row in (scenario(limits=Limits(memory_mib=100)), SLOW)
+    )
     assert worker_key(A, tight) != worker_key(B, tight)
-    assert worker_key(A, SLOW) == worker_key(B, SLOW) == worker_key(A)
+    assert worker_key(A, slow) == worker_key(B, slow) == worker_key(A)
 
 
 def test_what_is_just_above_a_limit_does_not_read_like_it() -> None:

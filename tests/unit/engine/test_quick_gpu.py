@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from unittest.mock import patch
 
 import machines
@@ -64,8 +65,8 @@ def test_workers_start_before_the_first_row_and_none_twice() -> None:
 def test_without_a_gpu_the_row_that_counts_start_ups_begins_and_leaves_its_workers_to_others() -> (
     None
 ):
-    for devices in (("cpu",), ("cpu", "fake:0@8")):
-        events = events_of(True, *devices)
+    for quick, devices in product((True, False), (("cpu",), ("cpu", "fake:0@8"))):
+        events = events_of(quick, *devices)
         names = started(events)
         assert len(names) == len(set(names)) and "cpu/torch" in names
         begun = [i for i, event in enumerate(events) if isinstance(event, ev.RaceStarted)]

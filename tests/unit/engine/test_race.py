@@ -308,7 +308,7 @@ def test_an_eliminated_candidate_still_holds_its_memory(monkeypatch) -> None:
     assert rounds_of(report, CPU_B) == [0, 1, 2]  # eliminated before CPU_C joins
     reason = report.candidates[CPU_C.id].reason
     assert reason.code == "no_memory"
-    assert "hold 6.4 of 8.0 GiB" in reason.message
+    assert "hold 6.40 GiB of 8 GiB" in reason.message
 
 
 def test_a_wrong_result_fails_its_candidate_before_its_first_turn() -> None:

@@ -68,7 +68,7 @@ def test_a_gpu_that_admits_one_process_gets_one_worker_before_the_races() -> Non
 def test_workers_start_at_once_where_there_are_cores_for_them(cores, counted, together) -> None:
     row = Row(CPU_A, replace(CPU_A, backend="numpy"), case("cuda:0-a"))
     if counted:
-        row.plan.scenario = row.plan.scenario.sharing_workers(are_fresh=False)
+        row.plan.shares_workers = True
     here = machine("cuda:0")
     cpu = msgspec.structs.replace(here.cpu, effective_cores=cores)
     row.detected(msgspec.structs.replace(here, cpu=cpu))

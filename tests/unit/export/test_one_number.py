@@ -164,6 +164,17 @@ def test_devices_whose_times_vary_too_much_have_no_ratio_in_a_sentence() -> None
     assert found.rows[row.id].verdict.reasons[0].startswith(said)
 
 
+def test_a_lead_that_may_as_well_be_a_lag_has_no_value_in_table_and_sentence() -> None:
+    wild = [[1.0] * 5, [8.0] * 5, [1.0] * 5, [6.0] * 5]
+    row = scenario(textbook="")
+    found = report(
+        {case("cpu-a"): wild, case("cuda:0-a"): steady(2.0, 4)}, gpus=["cuda:0"], row=row
+    )
+    assert lead_of(found, row) == "varies"
+    said = "Undecided: the times of both vary too much for a figure."
+    assert found.rows[row.id].verdict.reasons[0].startswith(said)
+
+
 def test_where_no_gpu_may_be_picked_the_lead_is_that_of_the_pick_over_the_next() -> None:
     blocks = {case("cpu-a"): steady(1.0), case("cpu-b"): steady(3.0), case("cuda:0-a"): steady(0.5)}
     row = scenario(textbook="", max_error=0.1)  # a model's

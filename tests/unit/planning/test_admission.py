@@ -270,7 +270,7 @@ def test_a_card_that_admits_no_program_is_refused_without_a_start() -> None:
 def test_main_memory_that_preparing_for_a_gpu_needs_is_refused_too() -> None:
     found = refusal(case("cuda:0-a"), workload=Weighty())
     assert found is not None and found.code == "no_memory"
-    assert "37.3 GiB of main memory, but only 8.0 GiB are free" in found.message
+    assert "37.3 GiB of main memory, but only 8 GiB are free" in found.message
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_a_training_is_refused_for_the_memory_that_its_check_takes_on_the_host()
     params = training.values({"width": 1024, "blocks": 40})  # 504 million weights
     wanted = Case("train_gpt", "cuda:0", "torch", "fp32", batch=1, params=params)
     found = refusal(wanted, workload=training, **card)
-    assert found is not None and "9.4 GiB of main memory" in found.message
+    assert found is not None and "9.39 GiB of main memory" in found.message
     small = replace(wanted, params=training.values({"width": 1024, "blocks": 30}))
     assert refusal(small, workload=training, **card) is None
     # Its check takes nothing of the card's memory: 7.6 GB are for the steps.

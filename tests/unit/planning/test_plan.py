@@ -12,7 +12,7 @@ from plans import FIXTURES, SHIPPED, plan
 from workbench import catalog
 from workbench.contract import Case, Variant
 from workbench.planning.announcing import planned
-from workbench.planning.cases import fewer_threads, fill_cases
+from workbench.planning.cases import fewer_threads, fill_cases, share_workers
 from workbench.planning.request import Request
 from workbench.planning.rows import resolve
 from workbench.planning.scenario import Limits
@@ -25,6 +25,23 @@ def test_by_default_all_scenarios_are_raced_in_their_order() -> None:
     table = [name for name, row in SHIPPED.items() if not row.on_request]
     assert [row.scenario.id for row in rows] == table
     assert all(row.cases for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "quick", "fresh", "shares"),
+    [
+        ((), True, True, True),
+        ((), False, True, True),
+        ((), True, False, False),  # ceilings use the workers before any row
+        (("cuda:0",), True, True, True),  # a start there takes much of a quick run
+        (("cuda:0",), False, True, False),
+    ],
+)
+def test_a_row_that_counts_start_ups_shares_workers(gpus, quick, fresh, shares) -> None:
+    rows = plan(Request(quick=quick), *gpus)
+    share_workers(rows, quick=quick, fresh=fresh)
+    sharing = [row.scenario.id for row in rows if row.shares_workers]
+    assert sharing == ["prototyping"] * shares
 
 
 def test_only_gpus_that_ranks_can_use_count_for_the_number_of_ranks() -> None:

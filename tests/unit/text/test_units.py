@@ -127,8 +127,16 @@ def test_integers_are_no_floating_point() -> None:
 
 
 def test_a_ratio_whose_direction_says_nothing_is_above_1() -> None:
-    assert units.apart(0.5, (0.25, 2.0)) == "2.00x (95% CI 0.50-4.0)"
-    assert units.apart(2.0, (0.5, 4.0)) == "2.00x (95% CI 0.50-4.0)"
+    assert units.apart(0.5, (0.4, 1.25)) == "2.00x (95% CI 0.80-2.50)"
+    assert units.apart(2.0, (0.8, 2.5)) == "2.00x (95% CI 0.80-2.50)"
+
+
+def test_a_ratio_that_may_be_far_on_either_side_of_1_has_no_value() -> None:
+    for value, interval in ((0.5, (0.25, 2.0)), (2.0, (0.5, 4.0))):
+        assert units.says_nothing(interval)
+        said = "the ratio varies (95% CI 0.50-4.0)"
+        assert units.apart(value, interval) == said
+    assert not units.says_nothing((2.3, 80.0))
 
 
 @pytest.mark.parametrize(

@@ -261,7 +261,7 @@ def _lead(found: ObjectivePick, verdict: Verdict) -> str:
     if is_tie(Ratio(found.ratio, *found.ratio_ci95, 0)):
         return f"level with {next_}: {lead}"
     if found.ratio_ci95[0] <= 1:
-        return f"cannot be distinguished from {next_}: {lead}"
+        return f"cannot be distinguished from {next_}: {units.apart(found.ratio, found.ratio_ci95)}"
     return f"leads {next_} by {lead}"
 
 

@@ -86,7 +86,7 @@ def _lead_cells(verdict: Verdict, run: RunView) -> dict[str, Cell]:
     if value is None:
         alone = "alone" if verdict.pick is not None and verdict.runner_up is None else "-"
         return {"ratio": Text.of((alone, "dim"))}
-    if is_vague(*pair):
+    if is_vague(*pair) or (bounds is not None and units.says_nothing(bounds)):
         return {"ratio": Text.of((VARIES, "dim"))}
     leader = ""
     if device_ratio is not None and verdict.choice not in ("cpu", "gpu"):
@@ -150,7 +150,7 @@ def _largest_batch(row: Row, run: RunView) -> list[Text]:
 
 OBJECTIVE_TITLES = {"latency_p99": "p99", "time_to_result": "To result"}
 APART = ""  # key of the heading above the candidates for reference only
-VARIES = "varies"  # in place of a ratio that `is_vague`
+VARIES = "varies"  # in place of a ratio that says nothing
 MORE_IS_BETTER = "test_accuracy"  # the metric whose limit is a minimum
 NO_LIMIT = 1.0  # the workload's limit for a user's model, whose candidates --max-error bounds
 
