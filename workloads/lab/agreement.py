@@ -150,8 +150,8 @@ def has_classes(reference: Array) -> bool:
 
 
 def _classes(reference: Array) -> int:
-    """The axis of the classes: the last, or the channels of pictures in PyTorch's layout.  Of a
-    picture's axes the two sides are alike, or else longer than the channels."""
+    """The axis of the classes: the last, or the channels of pictures in PyTorch's layout.  The two
+    sides of a picture are equal, or else each is longer than the number of channels."""
     if reference.ndim < 4:
         return -1
     _, first, *_, last = shape = reference.shape
