@@ -34,6 +34,18 @@ class At:
 
 
 @dataclass(frozen=True)
+class Limit:
+    """Stands for the largest number of the type of a step's first tensor, or for its negative:
+    clamped logits have one, and torch refuses that of FP32 for FP16."""
+
+    sign: float
+
+    def among(self, placed: Sequence[Any]) -> float:
+        given = [x for x in placed if isinstance(x, torch.Tensor) and x.is_floating_point()]
+        return math.copysign(torch.finfo(given[0].dtype).max, self.sign)
+
+
+@dataclass(frozen=True)
 class Step:
     """A call of a function of torch, or of a module."""
 
@@ -78,6 +90,7 @@ class FollowedLoss:
         known |= zip(self.given, given, strict=True)
         for step, leaves, structure in self._flattened:
             placed = [known[leaf.number] if isinstance(leaf, At) else leaf for leaf in leaves]
+            placed = [each.among(placed) if isinstance(each, Limit) else each for each in placed]
             args, named = tree_unflatten(placed, structure)
             with torch.set_grad_enabled(step.has_gradients):
                 result = step.function(*args, **named)
@@ -124,6 +137,7 @@ class Tape:
         self._followed: set[int] = set()  # numbers of what comes from an output
         self._given: dict[int, Any] = {}  # constants, since they have no gradients
         self._weights: dict[int, Any] = {}  # parameters that a loss takes by themselves
+        self._leaves: set[int] = set()  # constants with gradients, as for the penalty of a critic
         self._dependent: set[int] = set()  # outputs of calls that take more than constants
         self._foreign = {UNKNOWN}
         self._steps: list[Step] = []
@@ -152,7 +166,7 @@ class Tape:
 
     def _placed_input(self, tensor: Any) -> At:
         """Inputs without gradients are constants, even where they come from an output."""
-        if tensor.grad_fn is not None or isinstance(tensor, torch.nn.Parameter):
+        if tensor.requires_grad:
             return At(self._taken(tensor))
         self._alive.append(tensor)
         self._given[number := len(self._alive) - 1] = _constant(tensor)
@@ -163,7 +177,7 @@ class Tape:
         if step is not None and any(tensor.requires_grad for tensor in found.values()):
             own = {self._number(x): (called, called.awaiting, path) for path, x in found.items()}
             self._origins |= own
-            if step.takes - self._given.keys() - {UNKNOWN}:
+            if step.takes - self._given.keys() - self._leaves - {UNKNOWN}:
                 self._dependent |= own.keys()
             step.makes.extend(map(self._number, found.values()))
             self._steps.append(step)
@@ -209,29 +223,46 @@ class Tape:
         return result
 
     def _placed(self, args: Any, named: Any) -> tuple[Any, list[tuple[Any, int]]]:
-        """The arguments with an At for each tensor, None if none comes from an output or is a
-        weight; and the tensors with their versions."""
+        """The arguments with an At for each tensor, None if none comes from an output or has
+        gradients; and the tensors with their versions."""
         from torch.utils._pytree import tree_leaves, tree_map_only
 
         found = [x for x in tree_leaves((args, named)) if isinstance(x, torch.Tensor)]
         is_new = self._followed.isdisjoint(self._numbers.get(id(x)) for x in found)
         # Without gradients a function of weights updates them.
-        weights = torch.nn.Parameter if torch.is_grad_enabled() else ()
-        if is_new and not any(isinstance(x, weights) for x in found):
+        if is_new and not (torch.is_grad_enabled() and any(x.requires_grad for x in found)):
             return None, []
         before = [(x, x._version) for x in found]
-        placed = tree_map_only(torch.Tensor, lambda x: At(self._taken(x)), (args, named))
-        return tree_map_only(float, _in_bf16, placed), before
+        placed: Any = tree_map_only(torch.Tensor, lambda x: At(self._taken(x)), (args, named))
+        most = {torch.finfo(x.dtype).max for x in found if x.is_floating_point()}
+        limited = tree_map_only(float, lambda x: Limit(x) if abs(x) in most else x, placed)
+        return limited, before
 
     def _taken(self, tensor: Any) -> int:
-        is_new = id(tensor) not in self._numbers
+        is_new, is_weight = id(tensor) not in self._numbers, isinstance(tensor, torch.nn.Parameter)
+        if tensor.requires_grad and tensor.is_leaf and not is_weight:
+            return self._leaf(tensor)
         number = self._number(tensor)
         if is_new and not tensor.requires_grad:
             self._given[number] = _constant(tensor)
-        elif is_new and isinstance(tensor, torch.nn.Parameter):
+        elif is_new and is_weight:
             self._weights[number] = tensor
         elif is_new:
             self._foreign.add(number)
+        return number
+
+    def _leaf(self, tensor: Any) -> int:
+        """The number of a constant that has gradients; one of its own even if it is a result."""
+        number = self._numbers.get(id(tensor), UNKNOWN)
+        if number not in self._leaves:
+            constant = self._placed_input(tensor.detach())
+            number = self._numbers[id(tensor)] = len(self._alive)
+            self._alive.append(tensor)
+            self._leaves.add(number)
+            step = Step(
+                _with_gradients, ((constant,), {}), {constant.number}, [number], set(), True
+            )
+            self._steps.append(step)
         return number
 
     def _number(self, tensor: Any) -> int:
@@ -263,7 +294,7 @@ class Tape:
         needed, steps = self._needed_for(number, through=False)
         origins = {n: origin for n, origin in self._origins.items() if n in needed}
         calls = {(id(called), id(call)) for called, call, _ in origins.values()}
-        beyond = self._foreign | self._dependent | self._weights.keys()
+        beyond = self._foreign | self._dependent | self._weights.keys() | self._leaves
         is_one = len(calls) == 1 and needed.isdisjoint(beyond)
         if not is_one:
             needed, steps = self._needed_for(number, through=True)
@@ -301,12 +332,6 @@ class Tape:
         return needed, steps
 
 
-def _in_bf16(number: float) -> float:
-    """A limit of FP32, as that of clamped logits, as one of BF16: autocast raises for others."""
-    most = torch.finfo(torch.bfloat16).max
-    return math.copysign(most, number) if most < abs(number) < math.inf else number
-
-
 def held_bytes() -> int:
     """The most bytes that this process has had in memory, and those of its tensors on the GPU."""
     on_gpu = torch.cuda.memory_allocated() if torch.cuda.is_initialized() else 0
@@ -316,6 +341,10 @@ def held_bytes() -> int:
 def _constant(tensor: Any) -> Any:
     """A copy on the CPU, since a GPU may lack room for it."""
     return tensor.detach().to("cpu", copy=True)
+
+
+def _with_gradients(constant: Any) -> Any:
+    return constant.detach().requires_grad_()
 
 
 def _mode(tape: Tape) -> Any:

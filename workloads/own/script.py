@@ -109,8 +109,8 @@ def _others(chosen: Called, ran: Run, code: Code) -> list[str]:
     own = [each for each in ran.modules if each.module in inner]
     names = listed([each.name for each in own])
     if chosen.joined is not None:
-        calls = chosen.joined.calls
-        found.append(f"a loss comes from {calls} calls of {names}; a raced step makes them")
+        calls = "1 call" if chosen.joined.calls == 1 else f"{chosen.joined.calls} calls"
+        found.append(f"a loss comes from {calls} of {names}, which a raced step makes")
     steps = {step for each in ran.modules for step in each.steps} - {inner}
     apart = {module for step in steps for module in step - inner or step}
     weights = {id(weight) for weight in chosen.raced.parameters()}

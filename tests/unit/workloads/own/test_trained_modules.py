@@ -126,7 +126,7 @@ def test_the_modules_of_a_loss_race_together(tmp_path: Any) -> None:
     assert len({each.joined for each in ran.modules}) == 1
     assert chosen.part == []
     code = replace(code_in(tmp_path), target="train.py")
-    note = "a loss comes from 2 calls of Linear and Sequential; a raced step makes them"
+    note = "a loss comes from 2 calls of Linear and Sequential, which a raced step makes"
     assert script._others(chosen, ran, code) == [note]
     handed = handing_over.given(chosen, ran, code)
     module, example, parts = pickle.loads(cloudpickle.dumps(handed))
