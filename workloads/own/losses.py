@@ -17,7 +17,7 @@ from typing import Any
 
 from workbench.worker.libraries import torch
 
-from .tree import Example, tensors, tensors_of_output
+from .tree import Example, tensors_inside
 
 MOST_CALLS = 100  # most calls of a module for one loss
 # Graphs stay in memory: beyond FEW_CALLS they may take MOST_BYTES more than before.
@@ -85,7 +85,7 @@ class FollowedLoss:
     def __call__(self, output: Any, given: Sequence[Any]) -> Any:
         from torch.utils._pytree import tree_unflatten
 
-        found = tensors_of_output(output)
+        found = tensors_inside(output)
         known = {number: found[path] for number, path in self.outputs.items()}
         known |= zip(self.given, given, strict=True)
         for step, leaves, structure in self._flattened:
@@ -94,7 +94,7 @@ class FollowedLoss:
             args, named = tree_unflatten(placed, structure)
             with torch.set_grad_enabled(step.has_gradients):
                 result = step.function(*args, **named)
-            known |= zip(step.makes, tensors_of_output(result).values(), strict=True)
+            known |= zip(step.makes, tensors_inside(result).values(), strict=True)
         return known[self.number]
 
     @property
@@ -173,7 +173,7 @@ class Tape:
         return At(number)
 
     def begin(self, called: Any, step: Step | None, output: Any) -> None:
-        found = tensors_of_output(output)
+        found = tensors_inside(output)
         if step is not None and any(tensor.requires_grad for tensor in found.values()):
             own = {self._number(x): (called, called.awaiting, path) for path, x in found.items()}
             self._origins |= own
@@ -272,7 +272,7 @@ class Tape:
         return self._numbers[id(tensor)]
 
     def _keep(self, function: Any, placed: Any, taken: list[tuple[Any, int]], result: Any) -> None:
-        made = list(tensors(result).values())
+        made = list(tensors_inside(result).values())
         changed = [x for x, version in taken if x._version != version]
         changed += [x._base for x in changed if id(x._base) in self._numbers]
         takes = {self._number(x) for x, _ in taken}

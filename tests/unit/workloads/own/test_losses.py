@@ -35,6 +35,18 @@ class Pair(nn.Module):
         return self.inner(x), x.sum()
 
 
+class Policy(nn.Module):
+    """Returns a distribution and a value, as actors with a critic do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(5, 6)
+
+    def forward(self, x: Any) -> Any:
+        found = self.inner(x)
+        return torch.distributions.Categorical(logits=found), found.sum(1)
+
+
 class Judged(nn.Module):
     """Returns its loss after its output, as small GPTs do."""
 
@@ -66,6 +78,11 @@ def in_place(output: Any) -> Any:
     for row in output:
         total += row.exp().sum()
     return total / len(output)
+
+
+def advantage(output: Any) -> Any:
+    policy, value = output
+    return (policy.log_prob(CLASSES) * value.detach()).mean() + value.square().mean()
 
 
 def without_gradients(output: Any) -> Any:
@@ -104,6 +121,7 @@ LOSSES: dict[str, tuple[Any, Any]] = {
     "masked": (nn.Linear(5, 6), masked),
     "in_place": (nn.Linear(5, 6), in_place),
     "no_grad": (nn.Linear(5, 6), without_gradients),
+    "distribution": (Policy(), advantage),
 }
 
 
