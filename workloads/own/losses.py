@@ -144,7 +144,7 @@ class Tape:
         self._held_bytes = held_bytes()
 
     def place(self, called: Any, module: Any, example: Example) -> Step | None:
-        """A call before it can change its inputs; None if no loss is wanted."""
+        """A call before it can change its inputs; None if no loss is wanted or could be followed."""
         from torch.utils._pytree import tree_leaves, tree_map_only
 
         earlier = sum(step.function is module for step in self._steps)
@@ -154,7 +154,9 @@ class Tape:
         elif earlier:
             self._clear_if_judged()
         wanted = called.awaits_loss or self._origins or self._passes < EARLY
-        if not (wanted and torch.is_grad_enabled()):
+        # `functional_call` puts results in place of weights, which no call of a copy would have.
+        has_own = all(isinstance(weight, torch.nn.Parameter) for weight in module.parameters())
+        if not (wanted and has_own and torch.is_grad_enabled()):
             return None
         place, inputs = cache(self._placed_input), (example.args, example.kwargs)
         placed = tree_map_only(torch.Tensor, place, inputs)

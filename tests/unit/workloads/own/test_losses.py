@@ -317,6 +317,11 @@ def hidden(net: Any, inputs: Any) -> Any:
     return Hidden()(SimpleNamespace(x=net(inputs))).mean()
 
 
+def adapted(net: Any, inputs: Any) -> Any:
+    weights = {name: each * 2 for name, each in net.named_parameters()}
+    return torch.func.functional_call(net, weights, inputs).mean()
+
+
 class Hidden(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -327,7 +332,7 @@ class Hidden(nn.Module):
 
 
 @pytest.mark.parametrize(
-    "loss", [repeated, hidden, lambda net, inputs: Doubled.apply(net(inputs)).sum()]
+    "loss", [repeated, hidden, adapted, lambda net, inputs: Doubled.apply(net(inputs)).sum()]
 )
 def test_a_loss_that_cannot_be_followed_is_refused_with_the_reason(
     loss: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
