@@ -144,7 +144,7 @@ class Tape:
         self._held_bytes = held_bytes()
 
     def place(self, called: Any, module: Any, example: Example) -> Step | None:
-        """A call before it can change its inputs; None if no loss is wanted or could be followed."""
+        """A call before it can change its inputs; None without a loss to follow."""
         from torch.utils._pytree import tree_leaves, tree_map_only
 
         earlier = sum(step.function is module for step in self._steps)
