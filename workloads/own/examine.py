@@ -18,8 +18,9 @@ from workbench.worker.failures import first_line
 from workbench.worker.libraries import nn, torch
 
 from . import training
+from .plain import digest
 from .reference import GUARDS, SAME, Reference, arrays, as_eager, call, errors, guard, reference
-from .subject import Subject, hash_of, precision_of, subject_of, weights_of
+from .subject import Subject, precision_of, subject_of, weights_of
 from .target import NO_CUDA_MARKS, examining, is_users, kept_result, seed_loaded, user_errors
 from .tree import Example, compiled_parts, tensors_of_output
 
@@ -126,7 +127,7 @@ def _consequence(found: Reference) -> str:
 
 
 def _inputs(example: Example) -> dict[str, Any]:
-    places = example.places()
+    places, given = example.places(), example.tensors()
     listed = [
         {
             "name": shown(name, 60),
@@ -134,9 +135,9 @@ def _inputs(example: Example) -> dict[str, Any]:
             "type": str(tensor.dtype).removeprefix("torch."),
             "shape": list(tensor.shape),
         }
-        for name, tensor in example.tensors().items()
+        for name, tensor in given.items()
     ]
-    return {"inputs": listed, "named": bool(example.kwargs), "inputs_sha256": hash_of(example)}
+    return {"inputs": listed, "named": bool(example.kwargs), "inputs_sha256": digest(given)}
 
 
 class _Changes:
@@ -200,7 +201,7 @@ def _behaviour(subject: Subject, example: Example, notes: list[str]) -> dict[str
 
 
 def _hashes(example: Example) -> dict[str, str]:
-    return {name: hash_of(Example((each,), {})) for name, each in example.tensors().items()}
+    return {name: digest(each) for name, each in example.tensors().items()}
 
 
 def _guard(subject: Subject, example: Example) -> str:
