@@ -34,18 +34,6 @@ class At:
 
 
 @dataclass(frozen=True)
-class Limit:
-    """Stands for the largest number of the type of a step's first tensor, or for its negative:
-    clamped logits have one, and torch refuses that of FP32 for FP16."""
-
-    sign: float
-
-    def among(self, placed: Sequence[Any]) -> float:
-        given = [x for x in placed if isinstance(x, torch.Tensor) and x.is_floating_point()]
-        return math.copysign(torch.finfo(given[0].dtype).max, self.sign)
-
-
-@dataclass(frozen=True)
 class Step:
     """A call of a function of torch, or of a module."""
 
@@ -90,7 +78,6 @@ class FollowedLoss:
         known |= zip(self.given, given, strict=True)
         for step, leaves, structure in self._flattened:
             placed = [known[leaf.number] if isinstance(leaf, At) else leaf for leaf in leaves]
-            placed = [each.among(placed) if isinstance(each, Limit) else each for each in placed]
             args, named = tree_unflatten(placed, structure)
             with torch.set_grad_enabled(step.has_gradients):
                 result = step.function(*args, **named)
@@ -235,10 +222,8 @@ class Tape:
         if is_new and not (torch.is_grad_enabled() and any(x.requires_grad for x in found)):
             return None, []
         before = [(x, x._version) for x in found]
-        placed: Any = tree_map_only(torch.Tensor, lambda x: At(self._taken(x)), (args, named))
-        most = {torch.finfo(x.dtype).max for x in found if x.is_floating_point()}
-        limited = tree_map_only(float, lambda x: Limit(x) if abs(x) in most else x, placed)
-        return limited, before
+        placed = tree_map_only(torch.Tensor, lambda x: At(self._taken(x)), (args, named))
+        return tree_map_only(float, _in_fp16, placed), before
 
     def _taken(self, tensor: Any) -> int:
         is_new, is_weight = id(tensor) not in self._numbers, isinstance(tensor, torch.nn.Parameter)
@@ -332,6 +317,12 @@ class Tape:
                 if not step.has_gradients and any(self._alive[n].requires_grad for n in step.makes):
                     self._foreign.update(step.makes)  # it was inside an autograd.Function
         return needed, steps
+
+
+def _in_fp16(number: float) -> float:
+    """A limit of FP32, as that of clamped logits, as one of FP16: autocast raises for others."""
+    is_limit = torch.finfo(torch.bfloat16).max < abs(number) < math.inf
+    return math.copysign(torch.finfo(torch.float16).max, number) if is_limit else number
 
 
 def held_bytes() -> int:

@@ -143,7 +143,7 @@ def _copied(tree: Any, function: Callable[[Any], Any]) -> Any:
     if not _is_plain(tree):
         return tree
     try:
-        return copy.deepcopy(tree, {id(t): function(t) for *_, t in _tensors_inside(tree)})
+        return copy.deepcopy(tree, {id(t): function(t) for t in tensors_inside(tree).values()})
     except Exception:  # it holds a lock, a file or the like
         if _attributes(tree) is None:
             return tree
