@@ -119,6 +119,10 @@ def _others(chosen: Called, ran: Run, code: Code) -> list[str]:
             apart.add(each.module)
     if trained := [each.name for each in ran.modules if each.module in apart]:
         found.append(f"the script trains {listed(trained, 2)} in other steps, which do not race")
+    groups = itertools.chain(*(each.param_groups for each in ran.optimizers))
+    updated = itertools.chain(*(group["params"] for group in groups))
+    if code.train and not all(isinstance(each, torch.nn.Parameter) for each in updated):
+        found.append("the script trains tensors outside of modules, which stay as they are here")
     held = [weights for _, weights in ran.optimizers_of(chosen)]
     if code.train and any(weights - held[0] for weights in held):
         latest = "in a raced step the latest updates all of it"

@@ -138,6 +138,17 @@ def test_the_modules_of_a_loss_race_together(tmp_path: Any) -> None:
     assert all(torch.equal(a, b) for a, b in zip(gradients(module), expected, strict=True))
 
 
+def test_a_trained_tensor_that_no_module_holds_is_a_constant_with_a_note(tmp_path: Any) -> None:
+    ran, net, scale = Run(follows=True), nn.Linear(5, 2), torch.ones((), requires_grad=True)
+    with ran.watched(60.0):
+        (net(torch.ones(4, 5)) * scale.exp()).mean().backward()
+        torch.optim.SGD([*net.parameters(), scale], lr=0.0).step()
+    chosen, code = script.choose(ran), replace(code_in(tmp_path), target="train.py")
+    assert chosen.joined is not None
+    note = "the script trains tensors outside of modules, which stay as they are here"
+    assert note in script._others(chosen, ran, code)
+
+
 def test_a_weight_that_comes_before_the_first_call_is_followed_from_the_second_step() -> None:
     ran, net, scale = Run(follows=True), nn.Linear(5, 2), nn.Parameter(torch.ones(()))
     optimizer = torch.optim.SGD([*net.parameters(), scale], lr=0.0)
