@@ -140,26 +140,24 @@ def _inputs(example: Example) -> dict[str, Any]:
     return {"inputs": listed, "named": bool(example.kwargs), "inputs_sha256": digest(given)}
 
 
-class _Changes:
-    """The inputs of a call before it."""
-
-    def __init__(self, inputs: Example) -> None:
-        self._inputs, self._tensors, self._hashes = inputs, inputs.tensors(), _hashes(inputs)
-
-    def by(self, output: Any) -> tuple[list[str], bool]:
-        """The inputs that the call changed, and whether `output` holds all that it put there."""
-        now, hashes = self._inputs.tensors(), _hashes(self._inputs)
-        known = {**self._hashes, **hashes}  # a call may add to a list or a cache
-        changed = [name for name in known if hashes.get(name) != self._hashes.get(name)]
-        made = {*map(id, tensors_of_output(output).values())}
-        made -= {*map(id, self._tensors.values())}
-        return changed, bool(changed) and all(id(now.get(name)) in made for name in changed)
+def _changes(
+    inputs: Example, given: dict[str, Any], before: dict[str, str], output: Any
+) -> tuple[list[str], bool]:
+    """The inputs that a call changed, and whether `output` holds all that it put there; `given` are
+    their tensors and `before` the hashes of those, as they were before the call."""
+    now = inputs.tensors()
+    hashes = _hashes(now)
+    known = {**before, **hashes}  # a call may add to a list or a cache
+    changed = [name for name in known if hashes.get(name) != before.get(name)]
+    made = {*map(id, tensors_of_output(output).values())} - {*map(id, given.values())}
+    return changed, bool(changed) and all(id(now.get(name)) in made for name in changed)
 
 
 def _behaviour(subject: Subject, example: Example, notes: list[str]) -> dict[str, Any]:
     """The effects of calls on one another, by state and changed inputs; and the time of a call."""
     inputs = example.mapped(lambda tensor: tensor.clone().to(subject.code.home))
-    changes = _Changes(inputs)
+    given = inputs.tensors()
+    hashes = _hashes(given)
     with user_errors(subject.name):
         within, first = _guard(subject, example), subject.copy()
         seed_loaded(subject.code.seed)
@@ -168,7 +166,7 @@ def _behaviour(subject: Subject, example: Example, notes: list[str]) -> dict[str
             output = first(*inputs.args, **inputs.kwargs)
             answer = list(arrays(output).values())
         first_s = time.perf_counter() - began
-        changed, returned = changes.by(output)
+        changed, returned = _changes(inputs, given, hashes, output)
         with suppress(Exception):  # some state shows only after a call with other inputs
             call(first, example.mapped(_other_values), within=within)
         seed_loaded(subject.code.seed)  # other random numbers are no state
@@ -200,8 +198,8 @@ def _behaviour(subject: Subject, example: Example, notes: list[str]) -> dict[str
     }
 
 
-def _hashes(example: Example) -> dict[str, str]:
-    return {name: digest(each) for name, each in example.tensors().items()}
+def _hashes(given: dict[str, Any]) -> dict[str, str]:
+    return {name: digest(each) for name, each in given.items()}
 
 
 def _guard(subject: Subject, example: Example) -> str:

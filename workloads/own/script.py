@@ -19,7 +19,7 @@ from workbench.contract import WorkloadError
 from workbench.process import children
 from workbench.process.children import log_tail
 from workbench.text.sanitize import shown
-from workbench.text.units import listed
+from workbench.text.units import counted, listed
 from workbench.worker.code import MODULES, Code
 from workbench.worker.failures import STYLES
 from workbench.worker.libraries import torch
@@ -109,7 +109,7 @@ def _others(chosen: Called, ran: Run, code: Code) -> list[str]:
     own = [each for each in ran.modules if each.module in inner]
     names = listed([each.name for each in own])
     if chosen.joined is not None:
-        calls = "1 call" if chosen.joined.calls == 1 else f"{chosen.joined.calls} calls"
+        calls = counted(chosen.joined.calls, "call")
         found.append(f"a loss comes from {calls} of {names}, which a raced step makes")
     steps = {step for each in ran.modules for step in each.steps} - {inner}
     apart = {module for step in steps for module in step - inner or step}
@@ -205,7 +205,7 @@ def run(code: Code) -> Run:
         ran.notes.append(f"the script was cut after {ran.limit_s:.3g} s")
     if (left := _threads_left() - len(alive)) > 0:
         ran.lingers = True
-        ran.notes.append(f"the script left {left} {'threads' if left > 1 else 'thread'} running")
+        ran.notes.append(f"the script left {counted(left, 'thread')} running")
     others.add(getattr(resource_tracker._resource_tracker, "_pid", 0))  # it only waits
     if left := len(set(children.offspring(os.getpid())) - others):
         ran.lingers = True
