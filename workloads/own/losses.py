@@ -41,8 +41,8 @@ class Step:
     arguments: Any  # positional ones and keywords, with an At for each tensor
     takes: set[int]  # numbers of the tensors among its arguments
     makes: list[int]  # numbers of the tensors in its result
-    changes: set[int]  # numbers of the arguments that it changes in place
-    has_gradients: bool  # whether torch recorded them
+    changes: set[int] = field(default_factory=set)  # numbers of arguments that it changes in place
+    has_gradients: bool = True  # whether torch recorded them
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Step":
         """Functions stay as they are, since that of a property such as `T` cannot be copied."""
@@ -151,7 +151,7 @@ class Tape:
         leaves = [each.number for each in tree_leaves(placed) if isinstance(each, At)]
         if called.module is not module or not takes <= set(leaves):  # an object holds some
             takes.add(UNKNOWN)
-        return Step(module, placed, takes, [], set(), True)
+        return Step(module, placed, takes, [])
 
     def _placed_input(self, tensor: Any) -> At:
         """Inputs without gradients are constants, even where they come from an output."""
@@ -246,10 +246,8 @@ class Tape:
             number = self._numbers[id(tensor)] = len(self._alive)
             self._alive.append(tensor)
             self._leaves.add(number)
-            step = Step(
-                _with_gradients, ((constant,), {}), {constant.number}, [number], set(), True
-            )
-            self._steps.append(step)
+            placed: Any = ((constant,), {})
+            self._steps.append(Step(_with_gradients, placed, {constant.number}, [number]))
         return number
 
     def _number(self, tensor: Any) -> int:
