@@ -18,8 +18,9 @@ from workbench.worker.failures import first_line
 from workbench.worker.libraries import nn, torch
 
 from . import training
+from .plain import digest
 from .reference import GUARDS, SAME, Reference, arrays, as_eager, call, errors, guard, reference
-from .subject import Subject, hash_of, precision_of, subject_of, weights_of
+from .subject import Subject, precision_of, subject_of, weights_of
 from .target import NO_CUDA_MARKS, examining, is_users, kept_result, seed_loaded, user_errors
 from .tree import Example, compiled_parts, tensors_of_output
 
@@ -126,7 +127,7 @@ def _consequence(found: Reference) -> str:
 
 
 def _inputs(example: Example) -> dict[str, Any]:
-    places = example.places()
+    places, given = example.places(), example.tensors()
     listed = [
         {
             "name": shown(name, 60),
@@ -134,31 +135,29 @@ def _inputs(example: Example) -> dict[str, Any]:
             "type": str(tensor.dtype).removeprefix("torch."),
             "shape": list(tensor.shape),
         }
-        for name, tensor in example.tensors().items()
+        for name, tensor in given.items()
     ]
-    return {"inputs": listed, "named": bool(example.kwargs), "inputs_sha256": hash_of(example)}
+    return {"inputs": listed, "named": bool(example.kwargs), "inputs_sha256": digest(given)}
 
 
-class _Changes:
-    """The inputs of a call before it."""
-
-    def __init__(self, inputs: Example) -> None:
-        self._inputs, self._tensors, self._hashes = inputs, inputs.tensors(), _hashes(inputs)
-
-    def by(self, output: Any) -> tuple[list[str], bool]:
-        """The inputs that the call changed, and whether `output` holds all that it put there."""
-        now, hashes = self._inputs.tensors(), _hashes(self._inputs)
-        known = {**self._hashes, **hashes}  # a call may add to a list or a cache
-        changed = [name for name in known if hashes.get(name) != self._hashes.get(name)]
-        made = {*map(id, tensors_of_output(output).values())}
-        made -= {*map(id, self._tensors.values())}
-        return changed, bool(changed) and all(id(now.get(name)) in made for name in changed)
+def _changes(
+    inputs: Example, given: dict[str, Any], before: dict[str, str], output: Any
+) -> tuple[list[str], bool]:
+    """The inputs that a call changed, and whether `output` holds all that it put there; `given` are
+    their tensors and `before` the hashes of those, as they were before the call."""
+    now = inputs.tensors()
+    hashes = _hashes(now)
+    known = {**before, **hashes}  # a call may add to a list or a cache
+    changed = [name for name in known if hashes.get(name) != before.get(name)]
+    made = {*map(id, tensors_of_output(output).values())} - {*map(id, given.values())}
+    return changed, bool(changed) and all(id(now.get(name)) in made for name in changed)
 
 
 def _behaviour(subject: Subject, example: Example, notes: list[str]) -> dict[str, Any]:
     """The effects of calls on one another, by state and changed inputs; and the time of a call."""
     inputs = example.mapped(lambda tensor: tensor.clone().to(subject.code.home))
-    changes = _Changes(inputs)
+    given = inputs.tensors()
+    hashes = _hashes(given)
     with user_errors(subject.name):
         within, first = _guard(subject, example), subject.copy()
         seed_loaded(subject.code.seed)
@@ -167,7 +166,7 @@ def _behaviour(subject: Subject, example: Example, notes: list[str]) -> dict[str
             output = first(*inputs.args, **inputs.kwargs)
             answer = list(arrays(output).values())
         first_s = time.perf_counter() - began
-        changed, returned = changes.by(output)
+        changed, returned = _changes(inputs, given, hashes, output)
         with suppress(Exception):  # some state shows only after a call with other inputs
             call(first, example.mapped(_other_values), within=within)
         seed_loaded(subject.code.seed)  # other random numbers are no state
@@ -199,8 +198,8 @@ def _behaviour(subject: Subject, example: Example, notes: list[str]) -> dict[str
     }
 
 
-def _hashes(example: Example) -> dict[str, str]:
-    return {name: hash_of(Example((each,), {})) for name, each in example.tensors().items()}
+def _hashes(given: dict[str, Any]) -> dict[str, str]:
+    return {name: digest(each) for name, each in given.items()}
 
 
 def _guard(subject: Subject, example: Example) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 from workbench.worker.libraries import torch
 
-from .tree import Example, tensors, tensors_of_output
+from .tree import Example, tensors_inside
 
 MOST_CALLS = 100  # most calls of a module for one loss
 # Graphs stay in memory: beyond FEW_CALLS they may take MOST_BYTES more than before.
@@ -41,8 +41,8 @@ class Step:
     arguments: Any  # positional ones and keywords, with an At for each tensor
     takes: set[int]  # numbers of the tensors among its arguments
     makes: list[int]  # numbers of the tensors in its result
-    changes: set[int]  # numbers of the arguments that it changes in place
-    has_gradients: bool  # whether torch recorded them
+    changes: set[int] = field(default_factory=set)  # numbers of arguments that it changes in place
+    has_gradients: bool = True  # whether torch recorded them
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Step":
         """Functions stay as they are, since that of a property such as `T` cannot be copied."""
@@ -73,7 +73,7 @@ class FollowedLoss:
     def __call__(self, output: Any, given: Sequence[Any]) -> Any:
         from torch.utils._pytree import tree_unflatten
 
-        found = tensors_of_output(output)
+        found = tensors_inside(output)
         known = {number: found[path] for number, path in self.outputs.items()}
         known |= zip(self.given, given, strict=True)
         for step, leaves, structure in self._flattened:
@@ -81,7 +81,7 @@ class FollowedLoss:
             args, named = tree_unflatten(placed, structure)
             with torch.set_grad_enabled(step.has_gradients):
                 result = step.function(*args, **named)
-            known |= zip(step.makes, tensors_of_output(result).values(), strict=True)
+            known |= zip(step.makes, tensors_inside(result).values(), strict=True)
         return known[self.number]
 
     @property
@@ -124,13 +124,14 @@ class Tape:
         self._followed: set[int] = set()  # numbers of what comes from an output
         self._given: dict[int, Any] = {}  # constants, since they have no gradients
         self._weights: dict[int, Any] = {}  # parameters that a loss takes by themselves
+        self._leaves: set[int] = set()  # constants with gradients, as for the penalty of a critic
         self._dependent: set[int] = set()  # outputs of calls that take more than constants
         self._foreign = {UNKNOWN}
         self._steps: list[Step] = []
         self._held_bytes = held_bytes()
 
     def place(self, called: Any, module: Any, example: Example) -> Step | None:
-        """A call before it can change its inputs; None if no loss is wanted."""
+        """A call before it can change its inputs; None without a loss to follow."""
         from torch.utils._pytree import tree_leaves, tree_map_only
 
         earlier = sum(step.function is module for step in self._steps)
@@ -140,7 +141,9 @@ class Tape:
         elif earlier:
             self._clear_if_judged()
         wanted = called.awaits_loss or self._origins or self._passes < EARLY
-        if not (wanted and torch.is_grad_enabled()):
+        # `functional_call` puts results in place of weights, which no call of a copy would have.
+        has_own = all(isinstance(weight, torch.nn.Parameter) for weight in module.parameters())
+        if not (wanted and has_own and torch.is_grad_enabled()):
             return None
         place, inputs = cache(self._placed_input), (example.args, example.kwargs)
         placed = tree_map_only(torch.Tensor, place, inputs)
@@ -148,22 +151,22 @@ class Tape:
         leaves = [each.number for each in tree_leaves(placed) if isinstance(each, At)]
         if called.module is not module or not takes <= set(leaves):  # an object holds some
             takes.add(UNKNOWN)
-        return Step(module, placed, takes, [], set(), True)
+        return Step(module, placed, takes, [])
 
     def _placed_input(self, tensor: Any) -> At:
         """Inputs without gradients are constants, even where they come from an output."""
-        if tensor.grad_fn is not None or isinstance(tensor, torch.nn.Parameter):
+        if tensor.requires_grad:
             return At(self._taken(tensor))
         self._alive.append(tensor)
         self._given[number := len(self._alive) - 1] = _constant(tensor)
         return At(number)
 
     def begin(self, called: Any, step: Step | None, output: Any) -> None:
-        found = tensors_of_output(output)
+        found = tensors_inside(output)
         if step is not None and any(tensor.requires_grad for tensor in found.values()):
             own = {self._number(x): (called, called.awaiting, path) for path, x in found.items()}
             self._origins |= own
-            if step.takes - self._given.keys() - {UNKNOWN}:
+            if step.takes - self._given.keys() - self._leaves - {UNKNOWN}:
                 self._dependent |= own.keys()
             step.makes.extend(map(self._number, found.values()))
             self._steps.append(step)
@@ -209,29 +212,42 @@ class Tape:
         return result
 
     def _placed(self, args: Any, named: Any) -> tuple[Any, list[tuple[Any, int]]]:
-        """The arguments with an At for each tensor, None if none comes from an output or is a
-        weight; and the tensors with their versions."""
+        """The arguments with an At for each tensor, None if none comes from an output or has
+        gradients; and the tensors with their versions."""
         from torch.utils._pytree import tree_leaves, tree_map_only
 
         found = [x for x in tree_leaves((args, named)) if isinstance(x, torch.Tensor)]
         is_new = self._followed.isdisjoint(self._numbers.get(id(x)) for x in found)
         # Without gradients a function of weights updates them.
-        weights = torch.nn.Parameter if torch.is_grad_enabled() else ()
-        if is_new and not any(isinstance(x, weights) for x in found):
+        if is_new and not (torch.is_grad_enabled() and any(x.requires_grad for x in found)):
             return None, []
         before = [(x, x._version) for x in found]
         placed = tree_map_only(torch.Tensor, lambda x: At(self._taken(x)), (args, named))
-        return tree_map_only(float, _in_bf16, placed), before
+        return tree_map_only(float, _in_fp16, placed), before
 
     def _taken(self, tensor: Any) -> int:
-        is_new = id(tensor) not in self._numbers
+        is_new, is_weight = id(tensor) not in self._numbers, isinstance(tensor, torch.nn.Parameter)
+        if tensor.requires_grad and tensor.is_leaf and not is_weight:
+            return self._leaf(tensor)
         number = self._number(tensor)
         if is_new and not tensor.requires_grad:
             self._given[number] = _constant(tensor)
-        elif is_new and isinstance(tensor, torch.nn.Parameter):
+        elif is_new and is_weight:
             self._weights[number] = tensor
         elif is_new:
             self._foreign.add(number)
+        return number
+
+    def _leaf(self, tensor: Any) -> int:
+        """The number of a constant that has gradients; one of its own even if it is a result."""
+        number = self._numbers.get(id(tensor), UNKNOWN)
+        if number not in self._leaves:
+            constant = self._placed_input(tensor.detach())
+            number = self._numbers[id(tensor)] = len(self._alive)
+            self._alive.append(tensor)
+            self._leaves.add(number)
+            placed: Any = ((constant,), {})
+            self._steps.append(Step(_with_gradients, placed, {constant.number}, [number]))
         return number
 
     def _number(self, tensor: Any) -> int:
@@ -241,7 +257,7 @@ class Tape:
         return self._numbers[id(tensor)]
 
     def _keep(self, function: Any, placed: Any, taken: list[tuple[Any, int]], result: Any) -> None:
-        made = list(tensors(result).values())
+        made = list(tensors_inside(result).values())
         changed = [x for x, version in taken if x._version != version]
         changed += [x._base for x in changed if id(x._base) in self._numbers]
         takes = {self._number(x) for x, _ in taken}
@@ -263,7 +279,7 @@ class Tape:
         needed, steps = self._needed_for(number, through=False)
         origins = {n: origin for n, origin in self._origins.items() if n in needed}
         calls = {(id(called), id(call)) for called, call, _ in origins.values()}
-        beyond = self._foreign | self._dependent | self._weights.keys()
+        beyond = self._foreign | self._dependent | self._weights.keys() | self._leaves
         is_one = len(calls) == 1 and needed.isdisjoint(beyond)
         if not is_one:
             needed, steps = self._needed_for(number, through=True)
@@ -301,10 +317,10 @@ class Tape:
         return needed, steps
 
 
-def _in_bf16(number: float) -> float:
-    """A limit of FP32, as that of clamped logits, as one of BF16: autocast raises for others."""
-    most = torch.finfo(torch.bfloat16).max
-    return math.copysign(most, number) if most < abs(number) < math.inf else number
+def _in_fp16(number: float) -> float:
+    """A limit of FP32, as that of clamped logits, as one of FP16: autocast raises for others."""
+    is_limit = torch.finfo(torch.bfloat16).max < abs(number) < math.inf
+    return math.copysign(torch.finfo(torch.float16).max, number) if is_limit else number
 
 
 def held_bytes() -> int:
@@ -316,6 +332,10 @@ def held_bytes() -> int:
 def _constant(tensor: Any) -> Any:
     """A copy on the CPU, since a GPU may lack room for it."""
     return tensor.detach().to("cpu", copy=True)
+
+
+def _with_gradients(constant: Any) -> Any:
+    return constant.detach().requires_grad_()
 
 
 def _mode(tape: Tape) -> Any:

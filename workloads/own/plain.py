@@ -56,8 +56,8 @@ def digest(value: Any) -> str:
     for path, leaf in leaves(value, coarse=True).items():
         part = _plain(leaf)
         names = list(leaf.columns) if type(leaf).__name__ == "DataFrame" else ""
-        kind = f"{getattr(part, 'shape', '')} {getattr(part, 'dtype', '')}"
-        text.update(f"{path} {kind} {names}".encode())
+        kinds = [getattr(each, "dtype", "") for each in (leaf, part)]  # NumPy has no BF16
+        text.update(f"{path} {getattr(part, 'shape', '')} {kinds} {names}".encode())
         with suppress(Exception):
             text.update(part.tobytes() if is_array(part) else _pickled(part))
     return text.hexdigest()

@@ -19,7 +19,7 @@ from workbench.contract import WorkloadError
 from workbench.process import children
 from workbench.process.children import log_tail
 from workbench.text.sanitize import shown
-from workbench.text.units import listed
+from workbench.text.units import counted, listed
 from workbench.worker.code import MODULES, Code
 from workbench.worker.failures import STYLES
 from workbench.worker.libraries import torch
@@ -109,8 +109,8 @@ def _others(chosen: Called, ran: Run, code: Code) -> list[str]:
     own = [each for each in ran.modules if each.module in inner]
     names = listed([each.name for each in own])
     if chosen.joined is not None:
-        calls = chosen.joined.calls
-        found.append(f"a loss comes from {calls} calls of {names}; a raced step makes them")
+        calls = counted(chosen.joined.calls, "call")
+        found.append(f"a loss comes from {calls} of {names}, which a raced step makes")
     steps = {step for each in ran.modules for step in each.steps} - {inner}
     apart = {module for step in steps for module in step - inner or step}
     weights = {id(weight) for weight in chosen.raced.parameters()}
@@ -119,6 +119,10 @@ def _others(chosen: Called, ran: Run, code: Code) -> list[str]:
             apart.add(each.module)
     if trained := [each.name for each in ran.modules if each.module in apart]:
         found.append(f"the script trains {listed(trained, 2)} in other steps, which do not race")
+    groups = itertools.chain(*(each.param_groups for each in ran.optimizers))
+    updated = itertools.chain(*(group["params"] for group in groups))
+    if code.train and not all(isinstance(each, torch.nn.Parameter) for each in updated):
+        found.append("the script trains tensors outside of modules, which stay as they are here")
     held = [weights for _, weights in ran.optimizers_of(chosen)]
     if code.train and any(weights - held[0] for weights in held):
         latest = "in a raced step the latest updates all of it"
@@ -201,7 +205,7 @@ def run(code: Code) -> Run:
         ran.notes.append(f"the script was cut after {ran.limit_s:.3g} s")
     if (left := _threads_left() - len(alive)) > 0:
         ran.lingers = True
-        ran.notes.append(f"the script left {left} {'threads' if left > 1 else 'thread'} running")
+        ran.notes.append(f"the script left {counted(left, 'thread')} running")
     others.add(getattr(resource_tracker._resource_tracker, "_pid", 0))  # it only waits
     if left := len(set(children.offspring(os.getpid())) - others):
         ran.lingers = True

@@ -5,7 +5,6 @@ the others: a builder may be random, and results of different weights cannot be 
 """
 
 import copy
-import hashlib
 import inspect
 import pickle
 import sys
@@ -398,14 +397,3 @@ def _required(function: Any) -> str:
     free = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     needed = (each for each in known if each.default is each.empty and each.kind not in free)
     return ", ".join(each.name for each in needed if each.name != "device")
-
-
-def hash_of(example: Example) -> str:
-    """SHA-256 of the tensors' values, shapes and types."""
-    digest = hashlib.sha256()
-    for name, tensor in example.tensors().items():
-        plain = tensor.detach().cpu().to_dense().resolve_conj().resolve_neg().contiguous()
-        digest.update(f"{name}{tuple(plain.shape)}{plain.dtype}".encode())
-        if plain.numel():
-            digest.update(plain.reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()

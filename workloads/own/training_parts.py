@@ -210,7 +210,8 @@ class TrainingParts:
         """The user's optimiser, else AdamW; WorkloadError if its `fused` form does not exist, or
         updates weights in another way."""
         if not any(weight.requires_grad for weight in module.parameters()):
-            raise unusable(f"{self.subject.name} has no weights that require gradients")
+            hint = "let a module hold as parameters what is trained"
+            raise unusable(f"{self.subject.name} has no weights that require gradients", hint)
         try:
             made = self._made(module)
         except WorkloadError as error:

@@ -86,10 +86,15 @@ def _tensors_inside(tree: Any) -> Iterator[tuple[str, str, Any]]:
     return (each for each in _walk(tree, inside=True) if isinstance(each[2], torch.Tensor))
 
 
+def tensors_inside(tree: Any) -> dict[str, Any]:
+    """The tensors in `tree` and in other objects, such as a distribution, by path, in order."""
+    return {path: tensor for path, _, tensor in _tensors_inside(tree)}
+
+
 def tensors_of_output(output: Any) -> dict[str, Any]:
-    """The tensors of an output by path, in order; those inside other objects, such as a
-    distribution, only if there are no others, since a cache may be large."""
-    return tensors(output) or {path: tensor for path, _, tensor in _tensors_inside(output)}
+    """The tensors of an output by path, in order; those inside other objects only if there are no
+    others, since a cache may be large."""
+    return tensors(output) or tensors_inside(output)
 
 
 def mapped(tree: Any, function: Callable[[Any], Any]) -> Any:
@@ -138,7 +143,7 @@ def _copied(tree: Any, function: Callable[[Any], Any]) -> Any:
     if not _is_plain(tree):
         return tree
     try:
-        return copy.deepcopy(tree, {id(t): function(t) for *_, t in _tensors_inside(tree)})
+        return copy.deepcopy(tree, {id(t): function(t) for t in tensors_inside(tree).values()})
     except Exception:  # it holds a lock, a file or the like
         if _attributes(tree) is None:
             return tree
@@ -326,7 +331,7 @@ class Example:
 
     def tensors(self) -> dict[str, Any]:
         """The tensors by name: the position, or the keyword."""
-        return {path: tensor for path, _, tensor in _tensors_inside(self._named)}
+        return tensors_inside(self._named)
 
     def places(self) -> dict[str, str]:
         """The Python that leads to each tensor from `inputs` or `named`, by the tensor's name."""

@@ -35,6 +35,18 @@ class Pair(nn.Module):
         return self.inner(x), x.sum()
 
 
+class Policy(nn.Module):
+    """Returns a distribution and a value, as actors with a critic do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(5, 6)
+
+    def forward(self, x: Any) -> Any:
+        found = self.inner(x)
+        return torch.distributions.Categorical(logits=found), found.sum(1)
+
+
 class Judged(nn.Module):
     """Returns its loss after its output, as small GPTs do."""
 
@@ -66,6 +78,11 @@ def in_place(output: Any) -> Any:
     for row in output:
         total += row.exp().sum()
     return total / len(output)
+
+
+def advantage(output: Any) -> Any:
+    policy, value = output
+    return (policy.log_prob(CLASSES) * value.detach()).mean() + value.square().mean()
 
 
 def without_gradients(output: Any) -> Any:
@@ -104,6 +121,7 @@ LOSSES: dict[str, tuple[Any, Any]] = {
     "masked": (nn.Linear(5, 6), masked),
     "in_place": (nn.Linear(5, 6), in_place),
     "no_grad": (nn.Linear(5, 6), without_gradients),
+    "distribution": (Policy(), advantage),
 }
 
 
@@ -208,9 +226,34 @@ def scaled(net: Any) -> Any:
     return -torch.distributions.Normal(mean, spread.exp()).log_prob(torch.ones(6)).sum()
 
 
+def penalised(net: Any) -> Any:
+    """The loss of a critic with a gradient penalty."""
+    fake = net(torch.randn(4, 5))[0][:, :5].detach()
+    mixed = (fake / 2 + torch.randn(4, 5)).requires_grad_()
+    output = net(mixed)[0]
+    (found,) = torch.autograd.grad(output, mixed, torch.ones_like(output), create_graph=True)
+    return net(fake)[0].mean() + (found.norm(dim=1) - 1).square().mean()
+
+
+def physical(net: Any) -> Any:
+    """The residual of a differential equation, whose arguments the script joins itself."""
+    place, time = (torch.rand(4, size, requires_grad=True) for size in (2, 3))
+    value = net(torch.cat([place, time], 1))[0].tanh().sum()
+    first = torch.autograd.grad(value, time, create_graph=True)[0]
+    second = torch.autograd.grad(first.square().sum(), place, create_graph=True)[0]
+    return first.square().mean() + second.square().mean()
+
+
+def attacked(net: Any) -> Any:
+    return net(torch.randn(4, 5, requires_grad=True))[0].square().mean()
+
+
 @pytest.mark.parametrize(
     ("loss", "calls"),
     [
+        (penalised, 2),
+        (physical, 1),
+        (attacked, 1),
         (second, 1),
         (triplet, 3),
         (regularised, 1),
@@ -228,6 +271,7 @@ def test_a_loss_of_several_calls_or_single_weights_has_a_step_that_computes_it(
     ran, net = Run(follows=True), Pair()
     with ran.watched(60.0):
         Doubled.apply(net(torch.randn(4, 5))[0]).sum().backward()  # not followed
+        torch.optim.SGD(net.parameters(), lr=0.0).step()
         net.zero_grad()
         value = loss(net)
         value.backward()
@@ -273,6 +317,11 @@ def hidden(net: Any, inputs: Any) -> Any:
     return Hidden()(SimpleNamespace(x=net(inputs))).mean()
 
 
+def adapted(net: Any, inputs: Any) -> Any:
+    weights = {name: each * 2 for name, each in net.named_parameters()}
+    return torch.func.functional_call(net, weights, inputs).mean()
+
+
 class Hidden(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -283,7 +332,7 @@ class Hidden(nn.Module):
 
 
 @pytest.mark.parametrize(
-    "loss", [repeated, hidden, lambda net, inputs: Doubled.apply(net(inputs)).sum()]
+    "loss", [repeated, hidden, adapted, lambda net, inputs: Doubled.apply(net(inputs)).sum()]
 )
 def test_a_loss_that_cannot_be_followed_is_refused_with_the_reason(
     loss: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
@@ -310,13 +359,14 @@ def test_the_graphs_of_many_calls_may_not_fill_the_memory(monkeypatch: pytest.Mo
         assert (ran.modules[0].loss is not None) == is_followed
 
 
-def test_a_categorical_loss_computes_in_bf16_as_well() -> None:
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_a_categorical_loss_computes_in_other_precisions_as_well(kind: Any) -> None:
     def loss(logits: Any) -> Any:
         return -torch.distributions.Categorical(logits=logits).entropy().mean()
 
     net = nn.Linear(5, 6)
     called, value = trained(net, loss)
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast("cpu", kind):
         found = called.loss(net(*called.example.args), called.given)
     assert found.item() == pytest.approx(value, rel=0.05)
 

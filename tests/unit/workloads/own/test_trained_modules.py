@@ -126,7 +126,7 @@ def test_the_modules_of_a_loss_race_together(tmp_path: Any) -> None:
     assert len({each.joined for each in ran.modules}) == 1
     assert chosen.part == []
     code = replace(code_in(tmp_path), target="train.py")
-    note = "a loss comes from 2 calls of Linear and Sequential; a raced step makes them"
+    note = "a loss comes from 2 calls of Linear and Sequential, which a raced step makes"
     assert script._others(chosen, ran, code) == [note]
     handed = handing_over.given(chosen, ran, code)
     module, example, parts = pickle.loads(cloudpickle.dumps(handed))
@@ -136,6 +136,17 @@ def test_the_modules_of_a_loss_race_together(tmp_path: Any) -> None:
     assert torch._dynamo.explain(module)(*example.args).graph_break_count == 0
     module(*example.args).backward()
     assert all(torch.equal(a, b) for a, b in zip(gradients(module), expected, strict=True))
+
+
+def test_a_trained_tensor_that_no_module_holds_is_a_constant_with_a_note(tmp_path: Any) -> None:
+    ran, net, scale = Run(follows=True), nn.Linear(5, 2), torch.ones((), requires_grad=True)
+    with ran.watched(60.0):
+        (net(torch.ones(4, 5)) * scale.exp()).mean().backward()
+        torch.optim.SGD([*net.parameters(), scale], lr=0.0).step()
+    chosen, code = script.choose(ran), replace(code_in(tmp_path), target="train.py")
+    assert chosen.joined is not None
+    note = "the script trains tensors outside of modules, which stay as they are here"
+    assert note in script._others(chosen, ran, code)
 
 
 def test_a_weight_that_comes_before_the_first_call_is_followed_from_the_second_step() -> None:
