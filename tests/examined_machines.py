@@ -1,15 +1,18 @@
 """Machines and software for the tests of `workbench doctor`."""
 
+from functools import partial
 from typing import Any
 
 import msgspec
 from builders import machine as build_machine
 from machines import h200
 
-from workbench.advisor.doctor import OK, Check, Examination
-from workbench.records.inspection import Trial
+from workbench.advisor import doctor
+from workbench.records.document import Tool
+from workbench.records.inspection import OK, Check, DoctorReport, Trial
 from workbench.records.machine import CudaDriver, Gpu, Machine, Nvml, Package, Pcie, Software
 
+examine = partial(doctor.examine, {"schema_version": 1, "tool": Tool("workbench", "1.0", "doctor")})
 CPU = "CPUExecutionProvider"
 CUDA = "CUDAExecutionProvider"
 WORKING = {
@@ -49,6 +52,6 @@ def with_gpu(gpu: Gpu = HEALTHY, **changes: Any) -> Machine:
     )
 
 
-def bad(found: Examination) -> dict[str, Check]:
+def bad(found: DoctorReport) -> dict[str, Check]:
     """The checks that did not pass, by name."""
     return {check.name: check for check in found.checks if check.status != OK}

@@ -15,9 +15,9 @@ import yaml
 from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
-from workbench.advisor.doctor import Check, Examination
 from workbench.cli.main import cli as command_line
 from workbench.export.schema import schema_of
+from workbench.records.inspection import Check
 from workbench.report.run_files import open_run
 
 ROOT = Path(__file__).parents[2]
@@ -128,7 +128,7 @@ def names(schema: object) -> set[str]:
 
 @pytest.mark.parametrize("title", ["jq", "Slurm"])
 def test_the_programs_of_jq_name_keys_that_exist(title: str) -> None:
-    schema = msgspec.json.schema(Examination) if title == "Slurm" else schema_of("document")
+    schema = schema_of("doctor" if title == "Slurm" else "document")
     programs = JQ_PROGRAM.findall(SHELL[title])
     assert len(programs) == SHELL[title].count("jq -")
     used = {key for program in programs for key in re.findall(r"\.(\w+)", program)}
@@ -206,7 +206,7 @@ def test_the_prolog_drains_a_node_that_doctor_finds_ill(
     script: Script, tmp_path: Path, status: str, code: int, drained: bool
 ) -> None:
     checks = [Check("driver", status, "the driver is too old"), Check("memory", "ok", "free")]
-    report = json.dumps(msgspec.to_builtins(Examination([], checks))) if status else ""
+    report = json.dumps({"checks": msgspec.to_builtins(checks)}) if status else ""
     (tmp_path / "report").write_text(report)
     doctor = (
         f'[ "$*" = "doctor --json" ] && cat {tmp_path / "report"}; exit {int(status != "warn")}'

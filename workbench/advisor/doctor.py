@@ -1,6 +1,7 @@
 """Is the machine in order?  Its software level by level, and checks with remedies."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -12,7 +13,7 @@ from ..machine.nvidia.gpus import GPU_WITHOUT_DRIVER
 from ..machine.packages import onnx_cuda
 from ..machine.packages.software import ORT, WARNED, package_of
 from ..records.document import Ceilings
-from ..records.inspection import Check, Level, Trial
+from ..records.inspection import FAIL, OK, WARN, Check, DoctorReport, Level, Trial
 from ..records.machine import Gpu, Links, Machine, Package, Pcie, Software
 from ..records.reason import Reason, Warning
 from ..report.measurements import against, fastest_of
@@ -21,7 +22,6 @@ from ..text import units
 from ..worker.failures import FULL_HINT, cause, is_out_of_memory
 from ..worker.onnx_gpu import CPU, CUDA
 
-OK, WARN, FAIL = "ok", "warn", "fail"
 LEAST_FREE = 0.10  # share of memory that should be free, on the host and on each GPU
 # Detection warnings after which something installed cannot be used as it is.
 _FATAL = (
@@ -32,27 +32,17 @@ _FATAL = (
 _SLOWING = ("sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
 
 
-class Examination(msgspec.Struct, frozen=True):
-    """The result of `workbench doctor`."""
-
-    stack: list[Level]
-    checks: list[Check]
-    links: Links | None = None  # between GPUs; only with --all-gpus
-
-    @property
-    def failed(self) -> bool:
-        return any(check.status == FAIL for check in self.checks)
-
-
 def examine(
+    head: Mapping[str, Any],
     machine: Machine,
     software: Software,
     trials: Mapping[str, Trial],
     ceilings: Ceilings | None = None,
     compared: tuple[Report, Links] | None = None,
-) -> Examination:
-    """Everything that can be said of the machine.  `trials` are by package; `compared` has the same
-    matrix product on every GPU, and the links between the GPUs."""
+) -> DoctorReport:
+    """Everything that can be said of the machine.  `head` has the first members of every document;
+    `trials` are by package; `compared` has the same matrix product on every GPU, and the links
+    between the GPUs."""
     warnings = hardware.hardware_warnings(machine, software)
     checks = [
         *_host(machine, warnings),
@@ -62,7 +52,15 @@ def examine(
         *_reached(ceilings),
     ]
     report, links = compared or (Report(), None)
-    return Examination(stack(machine, software, trials), [*checks, *stragglers(report)], links)
+    return DoctorReport(
+        **head,
+        stack=stack(machine, software, trials),
+        checks=[*checks, *stragglers(report)],
+        links=links,
+        trials=dict(trials),
+        machine=machine,
+        software=software,
+    )
 
 
 def sees_gpu(machine: Machine) -> bool:

@@ -103,7 +103,6 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     from ..export.doctor import doctor_text
     from ..machine.packages.software import package_of, try_packages
     from ..machine.packages.stack_trial import TRIALS
-    from ..records.inspection import DoctorReport
     from ..report.anonymous import Pseudonyms
 
     check_python(python)
@@ -113,14 +112,11 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     installed = [name for name in TRIALS if package_of(name, software)]
     trials = try_packages(installed, python, at_once=not found.exclusive)
     known = ceiling_store.load(ceiling_store.fingerprint(found, software))
-    examined = examine(found, software, trials, known, compared)
+    examined = examine(head("doctor"), found, software, trials, known, compared)
     if as_json:
-        from msgspec.structs import asdict
-
-        parts = {**asdict(examined), "trials": trials, "machine": found, "software": software}
-        echo_json(Pseudonyms(found)(DoctorReport(**head("doctor"), **parts)))
+        echo_json(Pseudonyms(found)(examined))
     else:
-        click.echo(doctor_text(examined, found.gpus, terminal_width()))
+        click.echo(doctor_text(examined, terminal_width()))
     sys.exit(FAILED if examined.failed else OK)
 
 

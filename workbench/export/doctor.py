@@ -3,9 +3,8 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ..advisor.doctor import FAIL, OK, WARN, Examination
-from ..records.inspection import Check
-from ..records.machine import Gpu, Links
+from ..records.inspection import FAIL, OK, WARN, Check, DoctorReport
+from ..records.machine import Links
 from ..text import units
 from .view.section import Section, section_text
 from .view.spans import Fact, fact
@@ -18,10 +17,9 @@ _FOUND = (
 _WORDS = {OK: "ok", WARN: "WARN", FAIL: "FAIL", None: "-"}
 
 
-def doctor_text(found: Examination, gpus: Sequence[Gpu] = (), width: int | None = None) -> str:
-    """The stack, the checks with their remedies, and a summary, with the names of `gpus`; `width`
-    as for `section_text`."""
-    names = {gpu.index: gpu.device for gpu in gpus}
+def doctor_text(found: DoctorReport, width: int | None = None) -> str:
+    """The stack, the checks with their remedies, and a summary; `width` as for `section_text`."""
+    names = {gpu.index: gpu.device for gpu in found.machine.gpus}
     stack = [
         ("  " * level.depth + level.name, _WORDS[level.status], level.found, level.note)
         for level in found.stack

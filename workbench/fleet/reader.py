@@ -22,7 +22,7 @@ from ..advisor.recordings import SHORTEST_S, fleets, is_valid, loose_files, why
 from ..advisor.whatif import devices_by_name, seconds_of
 from ..files.read import opened, whole
 from ..records import fleet
-from ..records.document import Measurement, Run, Tool
+from ..records.document import Headed, Measurement, Run
 from ..records.encoding import encode
 from ..records.errors import JournalError
 from ..records.events import LONGEST_S
@@ -199,9 +199,7 @@ def _tail(log: Path) -> list[str]:
     return []
 
 
-class _Document(msgspec.Struct):
-    schema_version: int
-    tool: Tool
+class _Document(Headed, frozen=True):
     run: Run
     machine: Machine
     verdicts: list[Verdict]

@@ -6,6 +6,8 @@ from .document import Ceilings, Headed
 from .machine import GpuReading, HostReading, Links, Machine, Software
 from .reason import Reason, Warning
 
+OK, WARN, FAIL = "ok", "warn", "fail"
+
 
 class Detected(Headed, frozen=True):
     """The document of `detect`."""
@@ -52,6 +54,10 @@ class DoctorReport(Headed, frozen=True):
     trials: dict[str, Trial]  # by package
     machine: Machine
     software: Software
+
+    @property
+    def failed(self) -> bool:
+        return any(check.status == FAIL for check in self.checks)
 
 
 class Datasheet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -5,11 +5,10 @@ import re
 import msgspec
 import pytest
 from builders import machine as build_machine
-from examined_machines import CPU, CUDA, HEALTHY, ON_GPU, WORKING, bad, software, with_gpu
+from examined_machines import CPU, CUDA, HEALTHY, ON_GPU, WORKING, bad, examine, software, with_gpu
 
-from workbench.advisor.doctor import FAIL, Examination, examine
 from workbench.export.doctor import doctor_text
-from workbench.records.inspection import Trial
+from workbench.records.inspection import FAIL, DoctorReport, Trial
 from workbench.records.machine import CudaDriver, Memory, Nvml, Os, Package
 from workbench.records.reason import Reason
 
@@ -88,7 +87,7 @@ def test_what_is_not_there_is_installed_as_this_driver_can_run_it() -> None:
     assert again["torch"].remedy == found["torch"].remedy
 
 
-def with_library(name: str, trial: Trial, package: str = "") -> Examination:
+def with_library(name: str, trial: Trial, package: str = "") -> DoctorReport:
     packages = {**software().packages, package or name: Package(trial.version, None)}
     for known in ("torch", "onnxruntime"):
         packages[known] = Package(packages[known].version, "CUDA 13.0")
@@ -267,6 +266,6 @@ def test_in_a_narrow_terminal_the_stack_is_shortened() -> None:
     found = examine(with_gpu(), software(), WORKING)
     long = {"found": 30 * "1.", "note": 30 * "2 "}
     stack = [msgspec.structs.replace(level, **long) for level in found.stack]
-    text, _, _ = doctor_text(Examination(stack, found.checks), width=60).partition("Checks")
+    text, _, _ = doctor_text(msgspec.structs.replace(found, stack=stack), 60).partition("Checks")
     assert max(map(len, text.splitlines())) <= 60
     assert re.search(r"^  torch +WARN +1\.1\.1\.[1.]*~ +2 2 2 [2 ]*~$", text, re.MULTILINE)

@@ -6,15 +6,14 @@ from typing import Any
 import msgspec
 import pytest
 from builders import case, events, steady
-from examined_machines import HEALTHY, ON_GPU, bad, software, with_gpu
+from examined_machines import HEALTHY, ON_GPU, bad, examine, software, with_gpu
 
 from workbench.advisor import doctor
-from workbench.advisor.doctor import Examination, examine
 from workbench.export.doctor import doctor_text
 from workbench.machine.nvidia.driver_errors import nvml_text
 from workbench.machine.nvidia.gpu_fields import with_reasons
 from workbench.machine.nvidia.nvml import Links
-from workbench.records.inspection import Trial
+from workbench.records.inspection import DoctorReport, Trial
 from workbench.records.machine import Gpu, GpuProcess, Nvml, Os, Pcie
 from workbench.records.reason import Reason
 from workbench.report.report import Report
@@ -203,13 +202,13 @@ def test_a_slow_gpu_is_found_next_to_one_of_a_faster_model() -> None:
 
 
 def test_the_links_are_a_table() -> None:
-    def compared(links: Links) -> Examination:
-        return examine(with_gpu(), CUDA, ON_GPU, None, (two_gpus(1.0), links))
+    def compared(links: Links, *gpus: Gpu) -> DoctorReport:
+        return examine(with_gpu(*gpus), CUDA, ON_GPU, None, (two_gpus(1.0), links))
 
-    links = compared(Links([["", "NVLink"], ["NVLink", ""]]))
-    text = doctor_text(links)
+    links = Links([["", "NVLink"], ["NVLink", ""]])
+    text = doctor_text(compared(links, changed(device=None)))
     assert re.search(r"^GPU 0 +NVLink$", text, re.MULTILINE)
-    names = [Gpu(0, "cuda:1", None, None, None)]
-    assert re.search(r"^cuda:1 +NVLink$", doctor_text(links, names), re.MULTILINE)
+    text = doctor_text(compared(links, changed(device="cuda:1")))
+    assert re.search(r"^cuda:1 +NVLink$", text, re.MULTILINE)
     unknown = compared(Links([], Reason("library_missing", "no NVML")))
     assert "not known: no NVML" in doctor_text(unknown)

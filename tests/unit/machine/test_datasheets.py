@@ -1,9 +1,9 @@
 """The vendors' numbers are complete and are shown next to the measured ones."""
 
 from builders import ceilings as build_ceilings, machine
+from examined_machines import examine
 from msgspec.structs import replace
 
-from workbench.advisor.doctor import examine
 from workbench.contract import PRECISIONS
 from workbench.export.view.ceilings import ceilings_text
 from workbench.machine import datasheets

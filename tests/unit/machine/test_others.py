@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 from builders import machine as build_machine
+from examined_machines import examine
 from msgspec.structs import replace
 from trees import written
 
-from workbench.advisor.doctor import examine
 from workbench.export.view.machine import accelerator_sections
 from workbench.machine import detect
 from workbench.machine.amd import probe as amd_smi
