@@ -158,7 +158,7 @@ def watch(every_s: float, count: int | None, as_json: bool, plain: bool) -> None
     "workbench ceilings --json | jq '.ceilings.devices[].peak_ops_per_s'",
 )
 @flag("--again", "Measure again, even if this machine's are known.")
-@value("--budget SECONDS", "Wall time; default 60.", "budget_s", type=Seconds())
+@value("--budget SECONDS", "Wall time; default 60.", "budget_s", type=Seconds(1))
 @names_option("--device DEVICE", "cpu, gpu, cuda:0 ...", "devices")
 @value("--threads N", "CPU threads; default all usable cores.", type=int)
 @value("--python PATH", "Interpreter of the workers.")

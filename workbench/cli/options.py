@@ -144,7 +144,7 @@ run_options = all_of(
         "Wall time; default 45 (17 with --quick), 60 for your own code; up to 60 (20) more for"
         " open rows.",
         "budget_s",
-        type=Seconds(),
+        type=Seconds(1),
     ),
     flag("--quick", "Smaller sizes and a smaller budget."),
     flag("--thorough", "More rounds, narrower intervals (300 s)."),

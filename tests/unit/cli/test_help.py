@@ -41,6 +41,7 @@ def test_a_command_shows_examples(words: str) -> None:
 @pytest.mark.parametrize("name", ["advise", "run", "model", "open", "watch"])
 def test_a_command_shows_each_of_its_options_once(name: str) -> None:
     shown = CliRunner().invoke(cli, [name, "--help"]).output.splitlines()
+    assert not any("None" in line for line in shown)  # a range without ends
     first = [line.split()[0].rstrip(",") for line in shown if line.startswith("  -")]
     options = [each for each in command(name).params if isinstance(each, click.Option)]
     expected = [each.opts[0] for each in options if not each.hidden]
