@@ -39,7 +39,7 @@ def test_the_rule_knows_the_options_with_texts() -> None:
     assert {"--device", "--output", "--model", "--what-if", "--price"} <= set(TEXTS)
 
 
-@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize("value", ["nan", "inf"])
 @pytest.mark.parametrize("option", FLOATS)
 def test_numbers_are_finite(option: str, value: str) -> None:
     assert refused("advise", option, value).startswith(f"{option} must be a finite number")
