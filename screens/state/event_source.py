@@ -106,7 +106,7 @@ class EngineSource:
         if code == USAGE and (finished or not begun) and (lines := self._tail()):
             # Some requests turn out to be impossible only when the hardware or the model is known.
             message = lines[-1].removeprefix("workbench: ")
-            raise EventSourceError(message, "start another run with other options", code=USAGE)
+            raise EventSourceError(message, "n changes the options; s tries again", code=USAGE)
         if not finished:
             raise EventSourceError(
                 ending("the engine ended before the run was finished", code),

@@ -11,6 +11,7 @@ from ...report.candidate import Candidate, Row
 from ...report.report import Report
 from ...text import units
 from .derived import RunView
+from .details import trace_facts
 from .model_facts import built_text, code_facts, model_and_inputs, saved_text
 from .spans import ELLIPSIS, Text, fact, facts_lines, heading
 from .tables import MORE_IS_BETTER, rate_text
@@ -107,7 +108,7 @@ def _said(event: ev.AnyEvent, run: RunView) -> Said:  # noqa: C901 - one flat ar
         case ev.VerdictReached():
             return "answer", _verdict(event, run), "good"
         case ev.TraceWritten():
-            return "trace", f"{event.trace.file}, for ui.perfetto.dev or chrome://tracing", "good"
+            return "trace", trace_facts(event.trace)[0].text.plain, "good"
         case ev.StatusChanged():
             return event.status, ""
         case ev.RunFinished():

@@ -55,9 +55,7 @@ def run_details(run: RunSummary, width: int) -> list[Text]:
 
 def is_found(run: RunSummary, words: str) -> bool:
     """Whether all words occur in the line or the details of a run."""
-    status = f"{run.status}{', simulated' * run.simulated}"
-    known = (run.id, run.command, moment(run), status, run.machine, run.reason)
-    return holds(words, *filter(None, known), *_answers(run))
+    return holds(words, run.command, run.reason or "", *run_line(run).words, *_answers(run))
 
 
 def _answers(run: RunSummary) -> list[str]:
