@@ -14,7 +14,7 @@ import pytest
 import scenes
 from builders import case, eventful, events, steady
 
-from workbench.export.view.runs import moment
+from workbench.export.view.runs import command, moment
 from workbench.files import write
 from workbench.records import events as ev
 from workbench.report import history, journal
@@ -132,6 +132,7 @@ def test_what_is_no_journal_is_listed_with_the_reason(runs: Path) -> None:
     assert "not a regular file" in str(found["fifo"].reason)
     bad = {"folder", "fifo", "empty", "foreign"}
     assert {name for name, each in found.items() if each.status == "unreadable"} >= bad
+    assert command(found["folder"]) == "folder"  # the list and the palette name it so
     assert "gone" not in found
     assert "notes" not in found
     assert all(str(each.reason).isprintable() for each in found.values())

@@ -35,7 +35,7 @@ def run_line(run: RunSummary, sides: Mapping[str, str] = {}) -> Line:
         "side": Text.of((sides.get(run.id, " "), "strong command")),
         "id": Text.of(run.id),
         "started": Text.of(moment(run)),
-        "command": Text.of(command(run) if run.command else run.id),
+        "command": Text.of(command(run)),
         "time": Text.of("" if run.duration_s is None else units.clock(run.duration_s)),
         "status": [Text.of((text, TONES.get(run.status, "warning"))) for text in statuses],
         "answers": [Text.of((text, "dim")) for text in texts],
@@ -86,4 +86,7 @@ def moment(run: RunSummary) -> str:
 
 
 def command(run: RunSummary) -> str:
+    """The arguments of its command; the id of a run whose command is unknown."""
+    if not run.command:
+        return run.id
     return shown(run.command.removeprefix("workbench").strip() or "advise", 60)
