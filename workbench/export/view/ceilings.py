@@ -9,7 +9,6 @@ from ...text import units
 from .spans import plain_lines
 from .table import plain_cells, table_lines
 
-KERNELS = ("copy", "triad")
 TRANSFERS = {
     "to_device/pageable": "to device, pageable",
     "to_device/pinned": "to device, pinned",
@@ -71,7 +70,7 @@ def _figures(device: DeviceCeilings) -> dict[str, _Figure]:
         unit, name = units.per_s(precision), precision.upper()
         found[name] = _rate(device.peak_ops_per_s.get(precision), unit)
         found[f"{name} sustained, 5 s"] = _rate(device.sustained_ops_per_s.get(precision), unit)
-    found |= {f"memory, {kernel}": _rate(device.memory.get(kernel)) for kernel in KERNELS}
+    found |= {f"memory, {each}": _rate(device.memory.get(each)) for each in ("copy", "triad")}
     found["last-level cache"] = _rate(device.cache_bytes_per_s)
     ways = device.transfer_bytes_per_s
     found |= {label: _rate(ways.get(way)) for way, label in TRANSFERS.items()}

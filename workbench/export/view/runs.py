@@ -87,6 +87,5 @@ def moment(run: RunSummary) -> str:
 
 def command(run: RunSummary) -> str:
     """The arguments of its command; the id of a run whose command is unknown."""
-    if not run.command:
-        return run.id
-    return shown(run.command.removeprefix("workbench").strip() or "advise", 60)
+    words = run.command.removeprefix("workbench").strip() or "advise"
+    return shown(words, 60) if run.command else run.id
