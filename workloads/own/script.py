@@ -194,7 +194,10 @@ def run(code: Code) -> Run:
         if ran.cut:
             text = f"{name} called no torch module within {code.seconds:.3g} s{where}"
             raise unusable(text, f"{LONGER}; for a server, name a function that builds its module")
-        hint = "name a function (--torch or --function), or race the whole script (--command)"
+        parts = Path(os.path.relpath(script, code.directory)).with_suffix("").parts
+        module = "MODULE" if ".." in parts else ".".join(parts)
+        hint = f"name a function of it, --torch {module}:{wanted or 'build'} or --function"
+        hint += f" {module}:work, or race the whole script by --command"
         raise unusable(f"{name} called no torch module{where or ' in its own process'}", hint)
     if ran.hides_calls:
         ran.notes.append(f"calls inside functions {COMPILED} are not seen")

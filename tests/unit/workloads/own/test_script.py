@@ -234,14 +234,16 @@ def test_what_was_seen_before_the_end_counts(outcomes: Outcomes) -> None:
             "none",
             "bad_input",
             "scripts/none.py called no torch module in its own process",
-            "name a function (--torch or --function), or race the whole script (--command)",
+            "name a function of it, --torch scripts.none:build or --function scripts.none:work,"
+            " or race the whole script by --command",
         ),
         (
             "hidden",
             "bad_input",
             "scripts/none.py called no torch module outside functions that torch.compile compiles,"
             " where none is seen",
-            "name a function (--torch or --function), or race the whole script (--command)",
+            "name a function of it, --torch scripts.none:build or --function scripts.none:work,"
+            " or race the whole script by --command",
         ),
         (
             "asks",
