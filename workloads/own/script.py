@@ -161,7 +161,8 @@ def _without_loss(chosen: Called, ran: Run, code: Code) -> WorkloadError:
         hint = f"race {code.target.partition('::')[0]}::{others[0]}, or {hint}"
     if ran.trains(chosen):
         return unusable(f"--train cannot follow the script from {chosen.name} to its loss", hint)
-    return unusable(f"the script does not train {chosen.name}", hint)
+    text = f"the script has no optimizer and no backward pass for {chosen.name}"
+    return unusable(text, hint)
 
 
 def run(code: Code) -> Run:

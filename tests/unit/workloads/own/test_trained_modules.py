@@ -45,7 +45,8 @@ def test_a_script_that_ends_before_it_trains_says_so(monkeypatch: Any, tmp_path:
     failure = WorkloadError("raised KeyError: 'lr'", code="user_code", hint="remedy")
     with fails_with("user_code", "raised KeyError: 'lr' before it trained", hint="remedy"):
         opening(evaluated(single, failure=failure), tmp_path, monkeypatch)
-    with fails_with("bad_input", "the script does not train Linear", hint="package.module:build"):
+    text = "the script has no optimizer and no backward pass for Linear"
+    with fails_with("bad_input", text, hint="package.module:build"):
         opening(evaluated(single), tmp_path, monkeypatch)
 
 
