@@ -13,7 +13,6 @@ WARM_STEPS = 50
 
 
 def net() -> None:
-    """The network of the real-time row, served in the ways that a practitioner would try."""
     import torch
 
     from workloads._shared.network import trained_convnet

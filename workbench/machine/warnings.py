@@ -6,7 +6,7 @@ from .. import catalog
 from ..records.machine import Gpu, Machine, Package, Software, version_numbers
 from ..records.reason import Reason, Warning
 from ..text import units
-from .nvidia.driver_errors import ABSENT, NVML_NO_PERMISSION, nvml_text
+from .nvidia.driver_errors import ABSENT, NVML_NO_PERMISSION, nvml_hint, nvml_text
 from .nvidia.gpus import IN_JOB, cuda_remedy
 from .packages import onnx_cuda
 from .packages.software import ORT, WARNED
@@ -183,14 +183,15 @@ def _gpus(machine: Machine) -> Iterator[Warning]:
             text = f"{are} not used: {gpu.unavailable.get('device', '')}"
             found = "gpu_hidden", text, f"`unset CUDA_VISIBLE_DEVICES`, or name {them} in it"
         elif gpu.name is None and gpu.uuid is None and gpu.pci_bus_id is None:
-            text = f"GPU {gpu.index} is unreadable: {gpu.unavailable.get('name', 'unknown')}"
-            found = "gpu_unreadable", text, _KERNEL_LOG
+            reason = gpu.unavailable.get("name", "unknown")
+            text = f"GPU {gpu.index} is unreadable: {reason}"
+            found = "gpu_unreadable", text, nvml_hint(reason) or _KERNEL_LOG
         elif gpu.compute_mode == "prohibited":
             text = f"{name} is in compute mode prohibited, which admits no program"
             found = "gpu_prohibited", text, f"`sudo nvidia-smi -i {gpu.index} -c DEFAULT`"
         elif machine.nvml.available and (why := _unread(gpu)):  # CUDA may know its name
             text = f"power, clocks and temperature of {name} are unknown: {why}"
-            found = "gpu_without_readings", text, _KERNEL_LOG
+            found = "gpu_without_readings", text, nvml_hint(why) or _KERNEL_LOG
         elif gpu.is_busy:  # by others, since nothing of ours runs yet
             count = len(gpu.processes or ())
             programs = "another process uses" if count == 1 else f"{count} other processes use"

@@ -34,6 +34,7 @@ def beforehand(
 ) -> Reason | None:
     """Why a case is not tried; `held_bytes` is the memory that others hold on its device."""
     work, have_bytes = workload.work(case), machine.memory.available_bytes
+    needed_bytes = work.memory_bytes
     if refusal := beyond_host(work, machine):
         return refusal
     if not kind_of(case.device).on_host:
@@ -45,10 +46,12 @@ def beforehand(
         if gpu.memory_total_bytes is None:
             return None
         have_bytes = int(GPU_SHARE * (gpu.memory_total_bytes - (gpu.memory_used_bytes or 0)))
-    text, free = f"it needs about {units.size(work.memory_bytes)}", units.size(have_bytes)
-    if work.memory_bytes > have_bytes:
+        if gpu.shares_memory:
+            needed_bytes += work.host_bytes
+    text, free = f"it needs about {units.size(needed_bytes)}", units.size(have_bytes)
+    if needed_bytes > have_bytes:
         return Reason("no_memory", f"{text}, but only {free} may be used", SMALLER)
-    if work.memory_bytes > have_bytes - held_bytes:
+    if needed_bytes > have_bytes - held_bytes:
         text = f"{text}; other candidates hold {units.size(held_bytes)} of {free}"
         remedy = "race fewer candidates at a time: --precision, --mode, --set"
         return Reason("no_memory", text, remedy)

@@ -238,6 +238,11 @@ class Gpu(msgspec.Struct, frozen=True):
         reports, and a Grace superchip's GPU has another link to its processor (nvtop#499)."""
         return self.is_laptop or re.match(r"NVIDIA G[BH]\d", self.name or "") is not None
 
+    @property
+    def shares_memory(self) -> bool:
+        """Whether its memory is the system's, as on GB10 and Jetson (see `NvmlFields`)."""
+        return self.memory_total_bytes is not None and "memory_total_bytes" in self.unavailable
+
     def is_below(self, capability: tuple[int, int]) -> bool:
         """Whether its compute capability is known to be lower."""
         return () < version_numbers(self.compute_capability) < capability

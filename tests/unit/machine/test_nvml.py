@@ -13,6 +13,7 @@ from stub_driver import StubDriver
 
 from workbench.machine.host.memory import system_memory
 from workbench.machine.nvidia import nvml_fields, probe_client
+from workbench.machine.nvidia.driver_errors import nvml_text
 from workbench.machine.nvidia.gpu_fields import with_reasons
 from workbench.machine.nvidia.probe_client import GpuProbes, nvml_answer, start_probe
 from workbench.process.line_process import Ended, QueryProcess
@@ -206,7 +207,7 @@ def test_a_lost_gpu_keeps_its_row_with_reasons(stub: StubDriver) -> None:
     nvml, gpus = ask_nvml(stub, NVML_STUB=faults, NVML_STUB_GPUS="3")
     assert nvml.available
     assert [gpu.name for gpu in gpus] == ["NVIDIA H200", None, "NVIDIA H200"]
-    assert "fallen off the bus" in gpus[1].unavailable["name"]
+    assert gpus[1].unavailable["name"] == nvml_text(15), "its remedy is the warning's"
     assert gpus[1].driver_version == "580.159.04"
     for gpu in gpus:
         assert_complete(gpu)

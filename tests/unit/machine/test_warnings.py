@@ -138,9 +138,16 @@ def test_a_driver_that_fails_is_not_taken_for_absent() -> None:
 
 
 def test_a_gpu_that_cannot_be_read() -> None:
-    lost = Gpu(3, None, None, None, None, unavailable={"name": "fallen off the bus"})
-    found = hardware_warnings(machine(GPU, lost), torch("CUDA 13.0"))
-    assert only(found, "gpu_unreadable").subject == "gpu 3"
+    def warned(reason: str) -> Warning:
+        lost = Gpu(3, None, None, None, None, unavailable={"name": reason})
+        return only(hardware_warnings(machine(GPU, lost), torch("CUDA 13.0")), "gpu_unreadable")
+
+    warning = warned(nvml_text(15))
+    assert warning.subject == "gpu 3"
+    assert warning.message.endswith("(NVML 15)"), "the remedy is said once"
+    assert "dmesg" in warning.remedy and "reboot" in warning.remedy
+    assert "power cables" in warned(nvml_text(8)).remedy
+    assert "nvidia-smi" in warned("the process that asks NVML died").remedy
 
 
 def test_fewer_cores_name_their_limit() -> None:
@@ -285,7 +292,7 @@ def test_a_card_in_prohibited_mode() -> None:
 
 
 def test_a_gpu_that_the_system_gives_to_others_is_no_complaint() -> None:
-    why = {"name": f"{nvml_text(4)}; ask for access to /dev/nvidia*"}
+    why = {"name": nvml_text(4)}
     others = Gpu(1, None, None, None, None, unavailable=why)
     assert hardware_warnings(machine(GPU, others), torch("CUDA 13.0")) == []
     alone = hardware_warnings(machine(others), torch("CUDA 13.0"))

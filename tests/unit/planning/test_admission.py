@@ -18,6 +18,7 @@ from workbench.records.document import WarmUp
 from workbench.records.machine import Cpu, Isa, Machine, Package, Software
 from workbench.records.reason import Reason
 from workbench.report.candidate import Candidate
+from workbench.text import units
 
 EVERY = dict.fromkeys(Isa.__struct_fields__, False)
 
@@ -299,6 +300,18 @@ def test_a_training_is_refused_for_the_memory_that_its_check_takes_on_the_host()
     used = {"memory_total_bytes": 10 * 10**9, "memory_used_bytes": 2 * 10**9}
     found = refusal(small, workload=training, **used)
     assert found is not None and found.code == "no_memory" and "GiB may be used" in found.message
+
+
+def test_both_needs_come_out_of_the_memory_that_a_gpu_shares_with_its_host() -> None:
+    training, card = catalog.load("train_gpt"), {"memory_total_bytes": 10 * 10**9}
+    params = training.values({"width": 1024, "blocks": 30})
+    wanted = Case("train_gpt", "cuda:0", "torch", "fp32", batch=1, params=params)
+    assert refusal(wanted, workload=training, **card) is None
+    shared = {"unavailable": {"memory_total_bytes": "not supported"}}  # GB10, Jetson
+    found = refusal(wanted, workload=training, **card, **shared)
+    work = training.work(wanted)
+    both = units.size(work.memory_bytes + work.host_bytes)
+    assert found is not None and found.message.startswith(f"it needs about {both}, but only")
 
 
 def test_a_command_for_a_gpu_that_is_not_here_is_refused() -> None:

@@ -1,6 +1,7 @@
 """Errors of NVML and CUDA in words, with remedies (assets/driver_errors.toml)."""
 
 import platform
+import re
 from functools import cache
 
 import msgspec
@@ -37,6 +38,12 @@ def _file() -> _File:
 def nvml_text(code: int) -> str:
     """One line for `unavailable`: plain words, and the code to search for."""
     return error_reason("NVML", code).message
+
+
+def nvml_hint(text: str) -> str | None:
+    """The remedy of the error whose `nvml_text` this is; None if there is none."""
+    code = re.search(r"\(NVML (\d+)\)$", text)
+    return error_reason("NVML", int(code[1])).hint if code else None
 
 
 def error_reason(api: str, code: int) -> Reason:

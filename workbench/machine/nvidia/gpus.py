@@ -74,14 +74,9 @@ def _may_be(gpu: Gpu, device: CudaDevice) -> bool:
     """Whether the device may be this GPU by all that is known."""
     if device.integrated:
         # A Jetson's GPU has different UUIDs in NVML and CUDA, but both report shared memory.
-        return _shares_memory(gpu)
+        return gpu.shares_memory
     by_uuid = gpu.uuid is not None and device.uuid is not None
     return not by_uuid and (gpu.pci_bus_id is None or device.pci_bus_id is None)
-
-
-def _shares_memory(gpu: Gpu) -> bool:
-    """Whether its memory is the system's (see `NvmlFields`)."""
-    return gpu.memory_total_bytes is not None and "memory_total_bytes" in gpu.unavailable
 
 
 def _merge(gpu: Gpu, device: CudaDevice) -> Gpu:
@@ -99,7 +94,7 @@ def _merge(gpu: Gpu, device: CudaDevice) -> Gpu:
     }
     reasons = {f: reason for f, reason in gpu.unavailable.items() if f not in changes}
     changes["device"] = f"cuda:{device.ordinal}"
-    if _shares_memory(gpu) and device.integrated is False and device.memory_total_bytes:
+    if gpu.shares_memory and device.integrated is False and device.memory_total_bytes:
         # The GPU has its own memory after all, so report that, not the system's.
         changes["memory_total_bytes"] = device.memory_total_bytes
         changes["memory_used_bytes"] = None

@@ -12,10 +12,9 @@ import msgspec
 
 from ...records.machine import Gpu, GpuReading, Links, Nvml
 from ...records.reason import Reason
-from .driver_errors import error_reason
 from .gpu_fields import with_reasons
 from .nvml_fields import NvmlFields
-from .nvml_query import Failure, Query, connect
+from .nvml_query import Query, connect
 
 
 class NvmlHeader(msgspec.Struct, frozen=True):
@@ -48,14 +47,9 @@ def survey() -> Iterator[NvmlHeader | Gpu]:
         handle, failure = query.ask(("nvmlDeviceGetHandleByIndex", index))
         if failure is not None:
             gpu = Gpu(index, None, None, None, None, driver_version=driver)
-            yield with_reasons(gpu, _with_hint(failure))
+            yield with_reasons(gpu, failure.text)
         else:
             yield NvmlFields(query, handle).read(index, driver, driver_failure)
-
-
-def _with_hint(failure: Failure) -> str:
-    reason = error_reason("NVML", failure.code) if failure.code else Reason("", failure.text)
-    return reason.one_line
 
 
 # nvml.h nvmlGpuTopologyLevel_t, in the words of nvidia-smi topo
@@ -102,7 +96,7 @@ def samples(indices: Sequence[int], *, every_s: float) -> Iterator[GpuSample]:
     for index in indices:
         handle, failure = query.ask(("nvmlDeviceGetHandleByIndex", index))
         if failure is not None:
-            lost.append(GpuReading(index, unavailable={"*": _with_hint(failure)}))
+            lost.append(GpuReading(index, unavailable={"*": failure.text}))
         else:
             fields[index] = NvmlFields(query, handle)
     for slow in itertools.cycle((True, False, False, False)):
