@@ -11,7 +11,7 @@ for name in NAMES:
 
 
 def test_they_fit_the_same_table_to_the_same_accuracy(cli) -> None:
-    done = cli("advise", "tabular", "--quick", "--budget", "40", "--json")
+    done = cli("advise", "tabular", "--quick", "--budget", "100", "--json")
     document = printed(done)
     found = {m["case"]["backend"]: m for m in document["measurements"]}
     assert {*found} == {*NAMES}
