@@ -44,6 +44,7 @@ REDUCED = 0.05  # tolerance of gradients in a reduced precision, and of a single
 NO_OPTIMIZER = "so torch.optim.AdamW is used with its usual settings"
 ONE_GROUP = "its optimizer has several groups of weights; here all are in one, with its defaults"
 NO_DATA = "so each step has the same inputs, and no step waits"
+NO_SECOND = "its loss takes gradients of gradients, and torch.compile gives none"
 SEEN = 4  # batches of a script's DataLoader, among which one of other sizes is looked for
 
 
@@ -251,9 +252,12 @@ def examine(code: Code, subject: Subject, misfit: str = "") -> dict[str, Any]:
     """
     task = Training(Case(OWN, code.home, "torch", "fp32"), Setup(), code, subject)
     parts, impossible = task.parts, {}
-    if parts.feed is None:
-        task.step()  # the first allocates
-    elif misfit := _misfit(task):
+    with _second_derivatives() as second:
+        if parts.feed is None:
+            task.step()  # the first allocates
+        else:
+            misfit = _misfit(task)
+    if parts.feed is not None and misfit:
         task.close()
         Path(code.folder, handing_over.DATA).unlink(missing_ok=True)  # leave it out of this race
         vars(subject.namespace).pop("loader", None)
@@ -262,6 +266,8 @@ def examine(code: Code, subject: Subject, misfit: str = "") -> dict[str, Any]:
     task.close()
     if task.loss() is None:
         raise unusable(f"the loss of {subject.name} is {float(task.latest_loss)}")
+    if second:
+        impossible["compile"] = NO_SECOND
     try:
         parts.optimiser(task.network, fused=True)
     except WorkloadError as error:  # after a trial here, since candidates elsewhere make their own
@@ -299,6 +305,25 @@ def examine(code: Code, subject: Subject, misfit: str = "") -> dict[str, Any]:
         "step_s": step_s,
         "impossible": impossible,
     }
+
+
+@contextmanager
+def _second_derivatives() -> Iterator[list[Any]]:
+    """The calls of torch in the block whose gradients can be differentiated again."""
+    from torch.overrides import TorchFunctionMode
+
+    found = []
+
+    class Mode(TorchFunctionMode):  # type: ignore[misc]
+        def __torch_function__(
+            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if (kwargs or {}).get("create_graph"):
+                found.append(function)
+            return function(*args, **(kwargs or {}))
+
+    with Mode():
+        yield found
 
 
 def _misfit(task: Training) -> str:

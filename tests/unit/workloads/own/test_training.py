@@ -136,6 +136,22 @@ def test_an_optimiser_without_a_fused_form_is_named(tmp_path: Path) -> None:
         task_of(one, tmp_path, mode="fused")
 
 
+def smooth(output: Any, batch: Any) -> Any:
+    slopes = torch.autograd.grad(output.square().sum(), output, create_graph=True)
+    return slopes[0].square().mean()
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        supervised(loss=smooth),
+        Stub(nn.Linear(3, 2), torch.randn(BATCH, 3), loss=partial(smooth, batch=None)),
+    ],
+)
+def test_a_loss_of_gradients_is_not_compiled(one: Stub, tmp_path: Path) -> None:
+    assert examined(one, tmp_path)["impossible"] == {"compile": training.NO_SECOND}
+
+
 def test_a_compiled_step_gives_the_same_weights(tmp_path, monkeypatch) -> None:
     # The compiler itself takes half a minute; this traces forward and backward as it does.
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
