@@ -223,8 +223,9 @@ def kept_result(first_s: float, later_s: float, factor: float) -> list[str]:
 
 
 def is_users(file: str) -> bool:
-    """Whether a file is neither of Python, an installed package nor ours."""
-    return not (file.startswith(_OTHERS) or _PACKAGES & set(Path(file).parts))
+    """Whether a file is neither of Python, an installed package, torch.compile nor ours."""
+    generated = os.environ.get("TORCHINDUCTOR_CACHE_DIR", "<")
+    return not (file.startswith((*_OTHERS, generated)) or _PACKAGES & set(Path(file).parts))
 
 
 def _is_packages(file: str) -> bool:

@@ -51,6 +51,11 @@ def test_packages_outside_the_environment_are_not_the_users() -> None:
     assert is_users("/home/me/packages/model.py")
 
 
+def test_generated_files_are_not_the_users(monkeypatch) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/home/me/compiled")
+    assert not is_users("/home/me/compiled/ee/ceeizq.py")
+
+
 @pytest.mark.parametrize(
     ("target", "says"),
     [
