@@ -86,12 +86,16 @@ def compared(first: RunSide, other: RunSide, fail_on: float | None) -> doc.Versu
 
 
 def _hardware(machine: Machine | None) -> tuple[object, ...] | None:
-    """The identity of a machine, even if two runs could use different parts of it."""
+    """The identity of a machine, even if two runs could use different parts of it.
+
+    GPUs name it better than its host name, which containers and Slurm jobs change.
+    """
     if machine is None:
         return None
     gpus = [(gpu.uuid, gpu.name) for gpu in machine.gpus if not gpu.simulated]
     cpu = machine.cpu
-    return machine.hostname, cpu.model, cpu.isa, cpu.logical_cores, gpus  # clouds hide the model
+    name = None if any(uuid for uuid, _ in gpus) else machine.hostname
+    return name, cpu.model, cpu.isa, cpu.logical_cores, gpus  # clouds hide the model
 
 
 def _case(first: RunSide, other: RunSide, case: str, fail_on: float | None) -> doc.ComparedCase:

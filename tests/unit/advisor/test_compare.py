@@ -265,6 +265,17 @@ def test_a_machine_stays_the_same_where_a_run_may_use_less_of_it() -> None:
     assert compared(here, RunSide("B", less), None).same_machine
 
 
+@pytest.mark.parametrize(("uuid", "same"), [("GPU-1", True), ("GPU-2", False)])
+def test_a_machine_is_known_by_its_gpus_where_its_host_name_changes(uuid: str, same: bool) -> None:
+    def job(hostname: str, uuid: str) -> RunSide:
+        found, here = report({ONE: steady(1.0)}), machine("cuda:0")
+        gpus = [msgspec.structs.replace(here.gpus[0], uuid=uuid)]
+        found.machine = msgspec.structs.replace(here, hostname=hostname, gpus=gpus)
+        return RunSide(hostname, found)
+
+    assert compared(job("job-1", "GPU-1"), job("job-2", uuid), None).same_machine == same
+
+
 def test_other_code_or_inputs_have_no_ratio() -> None:
     def own(code: str, inputs: str) -> RunSide:
         found = side("A", {dataclasses.replace(ONE, workload="own"): 1.0})
