@@ -44,6 +44,7 @@ USAGE = [  # one of each kind; the unit tests of planning have the others
     (("run", "spin", "ms=3"), "ms=3 is no workload: a parameter takes --set ms=3"),
     (("run", "spin", "--ms", "3"), "A parameter of a workload takes --set NAME=VALUE."),
     (("export", "last", "run.html"), "Each file follows its format, such as --html run.html."),
+    (("list", "x"), "`workbench list --help` lists what it takes."),
     (("run", "spin", "--fast"), "--fast"),
     # A plain run has no verdict, so a gate on it would always pass.
     (("run", "spin", "--strict"), "No such option '--strict'."),

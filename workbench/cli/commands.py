@@ -28,6 +28,7 @@ from .options import (
     keeps_samples,
     names_option,
     no_samples_option,
+    seconds,
     value,
 )
 from .program import command, echo_json, head
@@ -255,8 +256,9 @@ def config(change: str | None, key: str | None, value: str | None) -> None:
             raise UsageError("use `config set KEY VALUE` or `config unset KEY`")
         if key == "theme" and value is not None:
             check_theme(value)
+        unit = seconds(value or "") if key == "budget" else None
         try:
-            assign(key, value)
+            assign(key, value if unit is None else str(unit))
         except ConfigError as error:
             if isinstance(error.__context__, OSError):  # the machine's fault, not the user's
                 say(f"workbench: {error}")

@@ -119,8 +119,9 @@ def hint_of(error: click.ClickException, words: list[str]) -> str:
             return f" {error.option_name} belongs to `workbench {other}`."
     if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument):
         return " It comes before the options."  # one of them may have taken it
-    if place == "export" and "extra argument" in error.message:
-        return " Each file follows its format, such as --html run.html."
+    if "extra argument" in error.message:
+        files = " Each file follows its format, such as --html run.html."
+        return files if place == "export" else f" `workbench {place} --help` lists what it takes."
     return ""
 
 

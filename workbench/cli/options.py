@@ -16,7 +16,7 @@ from ..stats.objectives import OF_CODE, OF_MODELS
 from .program import check_value
 
 F = TypeVar("F", bound=Callable[..., Any])
-SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def _numbers(_: click.Context, option: click.Parameter, text: str | None) -> tuple[int, ...]:
@@ -28,10 +28,10 @@ def _format_option(name: str) -> Callable[[F], F]:
     return flag(f"--{name}", FORMATS[name], f"as_{name}")
 
 
-def seconds(text: str) -> int | None:
-    """`90s`, `30m`, `2h`, `7d` or `8w` in seconds; None for any other text."""
-    found = re.fullmatch(r"([0-9]{1,6})([smhdw])", text)
-    return int(found[1]) * SECONDS[found[2]] if found else None
+def seconds(text: str) -> float | None:
+    """`90s`, `1.5m`, `2h`, `7d` or `8w` in seconds; None for any other text."""
+    found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)(s|m|min|h|d|w)", text)
+    return float(found[1]) * SECONDS[found[2]] if found else None
 
 
 class Seconds(click.FloatRange):

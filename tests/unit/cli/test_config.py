@@ -186,6 +186,11 @@ def test_two_changes_at_once_both_stay(file: Path, monkeypatch: pytest.MonkeyPat
     assert config.load()[0] == {"theme": "nord", "budget": 30.0}
 
 
+def test_a_budget_may_have_a_unit(file: Path) -> None:
+    cli.main(["config", "set", "budget", "1.5m"], standalone_mode=False)
+    assert config.load()[0] == {"budget": 90.0}
+
+
 def test_a_full_disk_is_no_wrong_use(file: Path, monkeypatch, capsys) -> None:
     full = Mock(side_effect=OSError(28, "No space left on device"))
     monkeypatch.setattr(config, "replace", full)

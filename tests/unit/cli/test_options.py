@@ -45,7 +45,10 @@ def test_numbers_are_finite(option: str, value: str) -> None:
     assert refused("advise", option, value).startswith(f"{option} must be a finite number")
 
 
-@pytest.mark.parametrize(("text", "budget_s"), [("30", 30), ("1.5", 1.5), ("30s", 30), ("2m", 120)])
+@pytest.mark.parametrize(
+    ("text", "budget_s"),
+    [("30", 30), ("1.5", 1.5), ("30s", 30), ("2m", 120), ("2min", 120), ("1.5m", 90)],
+)
 def test_seconds_may_have_a_unit(text: str, budget_s: float) -> None:
     assert advise.make_context("advise", ["--budget", text]).params["budget_s"] == budget_s
 
